@@ -328,6 +328,7 @@ typedef struct Pack {
     V other, left;         /* the index of the other axis; how many of its elements are left */
     int past;              /* lines are stored past the caches, Note [Streams] */
 } Pack;
+enum { HEIGHTS_MAX = 3 };
 enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES /* of a line */ };
 void pack_init(Pack *x); /* terms and width, from the layout, the element type and the axis */
 
@@ -362,7 +363,7 @@ typedef struct EmitProduct {
     L *l;
     Elem left, right;
     uint32_t lanes, rows, vectors; /* the fragment */
-    uint32_t heights[3], nheights; /* rows of a fragment that may be chosen, the most first */
+    uint32_t heights[HEIGHTS_MAX], nheights; /* rows of a fragment that may be chosen, the most first */
     uint32_t tail;                 /* the lowest height but for one or two rows */
     uint32_t part;                 /* words that it goes over at a time */
     uint32_t rows_read;            /* Cpu.rows_read */

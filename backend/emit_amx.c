@@ -6,7 +6,6 @@
 #include "backend/emit.h"
 
 enum { TILE_ROWS = 16, TILE_BYTES = 64, TILE_UNITS = 16, TILES = 2 };
-enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES };
 
 /* ---- AMX ---- */
 
@@ -58,7 +57,7 @@ static V tile_of_sums(L *l, V c, V c_row, int i)
  *
  * Note [Few registers]. Whatever a loop loads from the stack waits for stores of sums before it, which are in so many places that
  * their low bits are alike: so a loop has few values, and no counter. */
-enum { STEP_BYTES = TILE_UNITS * WORDS_BYTES, CHUNK_BYTES = 256, CHUNKS = STEP_BYTES / CHUNK_BYTES };
+enum { STEP_BYTES = TILE_UNITS * ROW_OF_WORDS, CHUNK_BYTES = 256, CHUNKS = STEP_BYTES / CHUNK_BYTES };
 enum { TILE_FRAGMENT_ROWS = TILES * TILE_ROWS };
 typedef struct TileFragment {
     EmitProduct *x;
@@ -111,7 +110,7 @@ static void tile_step(const TileFragment *f, V a, V b, V *sum)
         V lines = l_byte(l, a, l_mul(l, line, l_i64(l, i * TILE_ROWS)));
         V words = l_byte(l, b, l_i64(l, i * TILE_BYTES));
         left[i] = f->alone ? tile_load(l, lines, line) : tile_stream(l, lines, line);
-        right[i] = (f->alone ? tile_stream : tile_load)(l, words, l_i64(l, WORDS_BYTES));
+        right[i] = (f->alone ? tile_stream : tile_load)(l, words, l_i64(l, ROW_OF_WORDS));
     }
     for (int i = 0; i < TILES * TILES; i++)
         sum[i] = tile_product(l, sum[i], left[i / TILES], right[i % TILES]);
@@ -126,7 +125,8 @@ static void tile_fragment(const TileFragment *f)
     for (int i = 0; i < SUMS; i++)
         now[i] = f->init ? tile_zero(l) : tile_load(l, tile_of_sums(l, f->c, x->c_row, i), x->c_row);
     V first = LLVMBuildPtrToInt(l->b, f->b, l->i64, "");
-    For at = l_for(l, first, l_add(l, first, l_mul(l, f->units, l_i64(l, WORDS_BYTES))), STEP_BYTES, "terms");
+    For at =
+        l_for(l, first, l_add(l, first, l_mul(l, f->units, l_i64(l, ROW_OF_WORDS))), STEP_BYTES, "terms");
     LoopCarry carry = l_carry(l, &at, now, CARRIED);
     V b = LLVMBuildIntToPtr(l->b, at.var, l->ptr, "");
     ask_next(f, now[NEXT], &now[ASKED]);
@@ -225,7 +225,7 @@ void emit_tile_strip_step(EmitProduct *x, V a, V panel, int64_t other, V *sum)
     V left = tile_load(l, a, x->a_row);
     for (int i = 0; i < TILE_STRIP; i++) {
         V words = l_byte(l, panel, l_i64(l, i / TILES * other + i % TILES * TILE_BYTES));
-        sum[i] = tile_product(l, sum[i], left, tile_load(l, words, l_i64(l, WORDS_BYTES)));
+        sum[i] = tile_product(l, sum[i], left, tile_load(l, words, l_i64(l, ROW_OF_WORDS)));
     }
 }
 
@@ -268,7 +268,7 @@ static void soft_step(EmitProduct *x, V c, V a, V b)
     For k = l_for(l, l_i64(l, 0), l_i64(l, TILE_UNITS), 1, "pair");
     LoopCarry sums = l_carry(l, &k, sum, 2);
     V left = l_splat(l, l_load(l, l->i32, l_byte(l, a, l_shl(l, k.var, 2)), 4), x->lanes);
-    V right = l_load(l, words, l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES))), 4);
+    V right = l_load(l, words, l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS))), 4);
     for (int odd = 0; odd < 2; odd++)
         sum[odd] = add_flushed(l, sum[odd], half_of(l, left, odd), half_of(l, right, odd));
     l_carried(l, &k, &sums);
@@ -286,7 +286,7 @@ void emit_soft_fragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units)
     l_end_when(l, &at_zero);
     For k = l_for(l, l_i64(l, 0), units, TILE_UNITS, "terms");
     V from = l_byte(l, a, l_mul(l, l_sar(l, k.var, 4), x->a_block));
-    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, WORDS_BYTES)));
+    V words = l_byte(l, b, l_mul(l, k.var, l_i64(l, ROW_OF_WORDS)));
     For r = l_for(l, l_i64(l, 0), l_i64(l, rows), 1, "row");
     V sums = l_byte(l, c, l_mul(l, r.var, x->c_row));
     V line = l_byte(l, from, l_mul(l, r.var, x->a_row));

@@ -177,20 +177,18 @@ static int has_masked_memory(const Emit *e, Elem elem)
     return cpu_can(e->p->cpu, CPU_MASKS) || (cpu_can(e->p->cpu, CPU_MASKED_WORDS) && word);
 }
 
-static V masked_call(Emit *e, const char *name, Ty type, V *args, unsigned n, unsigned pointer, Elem elem)
+/* Behind the pointer some versions of LLVM take an alignment. */
+static V masked_call(Emit *e, const char *name, Ty type, const V args[3], unsigned pointer, Elem elem)
 {
+    enum { N = 3 };
     L *l = e->l;
     Ty types[2] = {type, LLVMTypeOf(args[pointer])};
-    unsigned id = 0, at = pointer + 1;
-    for (const char *c = name; *c; c++)
-        id++;
-    id = LLVMLookupIntrinsicID(name, id);
-    V fn = LLVMGetIntrinsicDeclaration(l->mod, id, types, 2);
-    V all[5];
+    V fn = LLVMGetIntrinsicDeclaration(l->mod, LLVMLookupIntrinsicID(name, strlen(name)), types, 2),
+      all[N + 1];
     unsigned total = 0;
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < N; i++) {
         all[total++] = args[i];
-        if (i + 1 == at && llvm_masked_takes_align(fn, n))
+        if (i == pointer && llvm_masked_takes_align(fn, N))
             all[total++] = l_i32(l, (int64_t)elem_bytes(elem));
     }
     return l_call(l, fn, all, total);
@@ -269,7 +267,7 @@ V emit_load_run(Emit *e, uint32_t buffer, Elem elem, V at, V mask)
         return load_masked_words(e, buffer, elem, at, mask);
     if (mask) {
         V args[3] = {at, mask, LLVMConstNull(type)};
-        v = masked_call(e, "llvm.masked.load", type, args, 3, 0, elem);
+        v = masked_call(e, "llvm.masked.load", type, args, 0, elem);
     } else {
         v = l_load(l, type, at, 0);
     }
@@ -314,7 +312,7 @@ void emit_store_kept(Emit *e, uint32_t buffer, V at, V raw, V mask)
     V args[3] = {raw, at, mask};
     emit_alias(
         e,
-        mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 3, 1, e->p->buffers.at[buffer].elem)
+        mask ? masked_call(e, "llvm.masked.store", LLVMTypeOf(raw), args, 1, e->p->buffers.at[buffer].elem)
              : l_store(e->l, raw, at, 0),
         buffer);
 }
@@ -366,7 +364,7 @@ static V load_second(Emit *e, uint32_t buffer, V at)
     Elem elem = e->p->buffers.at[buffer].elem;
     Ty type = l_lanes_of(l, emit_memory_type(l, elem), 2 * e->width);
     V args[3] = {at, mask_of_second(e), LLVMConstNull(type)}, lane[LANES_MAX];
-    V v = masked_call(e, "llvm.masked.load", type, args, 3, 0, elem);
+    V v = masked_call(e, "llvm.masked.load", type, args, 0, elem);
     emit_alias(e, v, buffer);
     for (uint32_t i = 0; i < e->width; i++)
         lane[i] = l_i32(l, 2 * i);
@@ -399,7 +397,7 @@ static V load_each(Emit *e, uint32_t buffer, V at)
     if (cpu_can(e->p->cpu, CPU_GATHERS) && elem_bytes(elem) >= elem_bytes(EL_F32)) {
         /* zeros elsewhere: what is compared with poison is no mask, whatever it is joined with */
         V args[3] = {at, mask ? mask : l_int(l_lanes_of(l, l->i1, e->width), 1), LLVMConstNull(type)};
-        V v = masked_call(e, "llvm.masked.gather", type, args, 3, 0, elem);
+        V v = masked_call(e, "llvm.masked.gather", type, args, 0, elem);
         emit_alias(e, v, buffer);
         return v;
     }

@@ -22,9 +22,7 @@
  * block or panel; rows, columns, depth; whether sums begin at zero (`init`); whether nothing beside the block may be written;
  * whether the right operand may be in memory, because no thread has made it for itself. */
 enum { DEPTH = 8, INIT, EXACT, FAR, PARAMS };
-enum { LINE_UNITS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 enum { STRIP_FRAGMENTS = 2, TILE_AHEAD = 4096 };
-enum { WORDS_BYTES = LAYOUT_EDGE * LAYOUT_WORD_BYTES }; /* a row of words of a right panel */
 
 /* Kinds: of right operands that are no panels; of left operands that are no lines, beside a panel of their type. */
 enum { IN_ROWS = 4, TRANSPOSED = 8, LEFT_IN_ROWS = 12, LEFT_BF16_IN_ROWS = 13 };
@@ -290,6 +288,13 @@ V emit_product_keeps(const EmitProduct *x)
 {
     return x->keeps && x->wide ? are_many(x) : l_int(x->l->i1, x->keeps);
 }
+
+/* Which has a height for each number of rows. */
+#define CPU(id, family, word, lanes, rows, vectors, ...)                          \
+    _Static_assert((lanes) * (vectors) >= LAYOUT_EDGE ||                          \
+                       (lanes) * (vectors) * (rows) / LAYOUT_EDGE <= HEIGHTS_MAX, \
+                   #id ": a wide fragment has more heights than HEIGHTS_MAX");
+#include "machines/cpu.def"
 
 /* As many sums as the registers of other fragments hold. */
 EmitProduct emit_wide_fragment(const EmitProduct *x, uint32_t most)
@@ -636,7 +641,7 @@ static V part_of(const EmitProduct *x)
 static V ahead_of(const EmitProduct *x)
 {
     L *l = x->l;
-    V far = l_i64(l, FIRST_CACHE_WORDS * WORDS_BYTES);
+    V far = l_i64(l, FIRST_CACHE_WORDS * ROW_OF_WORDS);
     if (is_of_tiles(x))
         return l_select(l, l_icmp(l, LLVMIntSGT, x->nrows, l_i64(l, x->rows)), x->b_panel,
                         l_i64(l, TILE_AHEAD));
@@ -650,7 +655,7 @@ static V words_at(const EmitProduct *x, V column, V from)
 {
     L *l = x->l;
     V b = l_byte(l, x->b, l_mul(l, l_sar(l, column, 5), x->b_panel));
-    return l_byte(l, b, l_mul(l, from, l_i64(l, WORDS_BYTES / (int64_t)x->per_word)));
+    return l_byte(l, b, l_mul(l, from, l_i64(l, ROW_OF_WORDS / (int64_t)x->per_word)));
 }
 
 /* The units in [from, ..) of a part for the panel of the columns from x->column on. */
@@ -697,7 +702,7 @@ static V one_fragment(const EmitProduct *x, V from, V to)
     EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE);
     V whole = l_icmp(l, LLVMIntEQ, l_and(l, to, l_i64(l, LAYOUT_EDGE - 1)), l_i64(l, 0));
     V fits = l_and(l, are_one_fragment(x), l_or(l, whole, l_not(l, x->exact)));
-    V done = l_select(l, fits, l_and(l, x->units, l_i64(l, -LINE_UNITS)), l_i64(l, 0));
+    V done = l_select(l, fits, l_and(l, x->units, l_i64(l, -WORDS)), l_i64(l, 0));
     for (uint32_t i = 0; i < wide.nheights; i++) {
         When so = l_when(l, l_icmp(l, LLVMIntEQ, x->nrows, l_i64(l, wide.heights[i])));
         in_turn(&wide, wide.heights[i], from, to, done);
@@ -765,8 +770,8 @@ V emit_product_units(const EmitProduct *x, V depth)
     L *l = x->l;
     depth = l_max(l, depth, l_i64(l, 0));
     V units = x->left == EL_BF16 ? l_sar(l, l_add(l, depth, l_i64(l, 1)), 1) : depth;
-    return l_round_up(
-        l, units, fragment_of(x->e->p->isa, x->left) == emit_vector_fragment ? FRAGMENT_UNITS : LINE_UNITS);
+    return l_round_up(l, units,
+                      fragment_of(x->e->p->isa, x->left) == emit_vector_fragment ? FRAGMENT_UNITS : WORDS);
 }
 
 void emit_product_function(Plan *p, uint32_t kind)

@@ -128,19 +128,16 @@ static void parse_words(CompileCommand *c, int key, const char *arg, struct argp
     }
 }
 
-/* It says itself what is made, which is not written: it is there to fail. */
-static int is_replayed(const CompileCommand *c) { return compile_is_replay(c->input); }
-
 static int stops_at_tiles(const char *pass)
 {
     const Pass *p = pass_find(pass);
     return p && p->level >= LEVEL_TILES;
 }
 
-/* Asked to look, not to write. */
+/* Asked to look, not to write. A replay says itself what is made, which is not written: it is there to fail. */
 static int is_looked_at(const CompileCommand *c)
 {
-    return c->options.dump || c->options.time_passes || is_replayed(c);
+    return c->options.dump || c->options.time_passes || compile_is_replay(c->input);
 }
 
 /* --emit, else the ending of -o: where it says something, it must say the same. */
@@ -322,7 +319,7 @@ static int compile_and_write(Compilation *c, CompileCommand *command)
     WriteOrder order = {.command = command};
     int status = compile_open(c, command->input);
     if (!status) {
-        if (command->product == PRODUCT_COUNT && is_replayed(command))
+        if (command->product == PRODUCT_COUNT && compile_is_replay(command->input))
             command->product = c->product;
         status = compile_product(c, command->product, &order.bytes);
         int put = compile_guard(c, put_dumps, command);

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-static Stmt at(const Expander *ex, StmtId id) { return expand_at(ex, id); }
-
 static ExprId zero(const Expander *ex) { return x_int(ex->k, (Loc){0}, 0); }
 
 static int64_t lanes(const Expander *ex) { return ex->cpu->lanes; }
@@ -14,7 +12,7 @@ static int64_t lanes(const Expander *ex) { return ex->cpu->lanes; }
 /* Its body follows. */
 static void open_event(Expander *ex, EventKind kind, StmtId id, const void *exprs)
 {
-    Stmt s = tile_stmt(TILE_event, at(ex, id).loc);
+    Stmt s = tile_stmt(TILE_event, expand_at(ex, id).loc);
     s.mode = (uint8_t)kind;
     s.planned = id;
     s.nindex = (uint8_t)event_exprs(kind);
@@ -77,7 +75,7 @@ static ExprId neighbour(Expander *ex, const Stmt *pack, ExprId read, uint32_t ax
 static void expand_pack(Expander *ex, StmtId id)
 {
     Kernel *k = ex->k;
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     Loc loc = s.loc;
     uint32_t depth = ex->b.depth, n = s.nindex;
     ExprId read = tile_read_by(k, &s);
@@ -124,7 +122,7 @@ static ExprId moved_load(Expander *ex, ExprId load, ExprId i, ExprId j)
 static void expand_product(Expander *ex, StmtId id)
 {
     Kernel *k = ex->k;
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     Loc loc = s.loc;
     uint32_t depth = ex->b.depth;
     IndexId var[3] = {build_index(&ex->b, "i"), build_index(&ex->b, "j"), build_index(&ex->b, "k")};
@@ -172,7 +170,8 @@ int expand_is_plain(const Expander *ex, StmtId first)
 static int is_work(const Expander *ex, StmtId first)
 {
     tile_each (id, ex->k, first) {
-        const Tensor *t = at(ex, id).kind == TILE_store ? &ex->k->tensors.at[at(ex, id).buffer] : NULL;
+        const Tensor *t =
+            expand_at(ex, id).kind == TILE_store ? &ex->k->tensors.at[expand_at(ex, id).buffer] : NULL;
         if (t && (t->space != SPACE_REG || t->elem != EL_I64))
             return expand_is_plain(ex, first);
     }
@@ -182,7 +181,7 @@ static int is_work(const Expander *ex, StmtId first)
 /* One access of a vector loop: all its lanes, from the first on, or one element for all. */
 static void tell_touch(Expander *ex, StmtId id, TensorId buffer, ExprId number, int lanes, int write)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     Kernel *k = ex->k;
     if (ex->k->tensors.at[buffer].space == SPACE_REG)
         return;
@@ -195,7 +194,7 @@ static void tell_touch(Expander *ex, StmtId id, TensorId buffer, ExprId number, 
 
 static void touch_loads(Expander *ex, StmtId id, ExprId e)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     if (e == NONE)
         return;
     Nodes nodes = x_below(ex->k, e, EVERYWHERE);
@@ -212,7 +211,7 @@ static void touch_loads(Expander *ex, StmtId id, ExprId e)
 
 static void touch_all(Expander *ex, StmtId loop, StmtId first)
 {
-    Stmt l = at(ex, loop);
+    Stmt l = expand_at(ex, loop);
     tile_walk (w, ex->k, first) {
         Stmt s = *w.s;
         touch_loads(ex, loop, s.value);
@@ -293,7 +292,7 @@ static ExprId trip_work(Expander *ex, StmtId first)
 {
     ExprId sum = zero(ex);
     tile_each (id, ex->k, first) {
-        Stmt s = at(ex, id);
+        Stmt s = expand_at(ex, id);
         ExprId body = s.first == NONE ? zero(ex) : trip_work(ex, s.first);
         if (s.kind == TILE_for)
             body = x_op2(ex->k, s.loc, OP_mul, trips_of(ex, &s), half_way(ex, &s, body));
@@ -304,7 +303,7 @@ static ExprId trip_work(Expander *ex, StmtId first)
 
 static void expand_nest(Expander *ex, StmtId id)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     uint32_t depth = ex->b.depth;
     NestExprs nest = {s.lo, s.hi, .work = half_way(ex, &s, trip_work(ex, s.first))};
     open_event(ex, EVENT_nest, id, &nest);
@@ -315,7 +314,7 @@ static void expand_nest(Expander *ex, StmtId id)
 /* A loop of one unit: the vector unit's if it stores to UB. Loops over elements in it tell of themselves. */
 static void expand_work(Expander *ex, StmtId id)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     uint32_t depth = ex->b.depth;
     int vector = tile_is_vector(ex->k, s.first);
     LoopExprs loop = {s.lo, s.hi};
@@ -333,7 +332,7 @@ static void expand_work(Expander *ex, StmtId id)
 
 void expand_top(Expander *ex, StmtId id)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     uint32_t depth = ex->b.depth;
     ChooseExprs choose = {.count = s.limit, s.lo, s.hi};
     open_event(ex, EVENT_choose, id, &choose);
@@ -343,7 +342,7 @@ void expand_top(Expander *ex, StmtId id)
 
 static void expand_split(Expander *ex, StmtId id)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     uint32_t depth = ex->b.depth;
     SplitExprs begin = {.core = x_index(ex->k, s.loc, s.var)}, end = {.core = x_int(ex->k, s.loc, -1)};
     build_open(&ex->b, s);
@@ -355,7 +354,7 @@ static void expand_split(Expander *ex, StmtId id)
 
 static void expand_body(Expander *ex, StmtId id)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     uint32_t depth = ex->b.depth;
     build_open(&ex->b, s);
     expand_list(ex, s.first);
@@ -364,7 +363,7 @@ static void expand_body(Expander *ex, StmtId id)
 
 static void expand(Expander *ex, StmtId id)
 {
-    Stmt s = at(ex, id);
+    Stmt s = expand_at(ex, id);
     FlagExprs flag = {.slot = s.nindex ? s.index[0] : zero(ex)};
     int is_plan = s.kind == TILE_pack && tile_path(ex->k, &s) < PATH_COUNT;
     int is_inner = s.kind == TILE_for && s.mode != LOOP_PARALLEL && s.mode != LOOP_OWNED;
@@ -396,7 +395,7 @@ static void expand_list(Expander *ex, StmtId first)
 
 static void expand_items(Expander *ex, StmtId launch, StmtId first)
 {
-    Stmt s = first == NONE ? tile_stmt(TILE_check, (Loc){0}) : at(ex, first);
+    Stmt s = first == NONE ? tile_stmt(TILE_check, (Loc){0}) : expand_at(ex, first);
     if (tile_is_flat(&s)) {
         build_open(&ex->b, s);
         expand_items(ex, launch, s.first);
@@ -417,7 +416,7 @@ void emulator_expand(Kernel *k, const Machine *machine, Isa isa)
     ex.of_npu = machine && machine->kind == MACHINE_NPU;
     k->tiles->first = NONE;
     tile_each (id, ex.k, first) {
-        Stmt s = at(&ex, id);
+        Stmt s = expand_at(&ex, id);
         build_close(&ex.b, 0);
         build_open(&ex.b, s);
         expand_items(&ex, id, s.first);
