@@ -172,6 +172,8 @@ char *arena_strndup(Arena *a, const char *text, size_t length)
     return copy;
 }
 
+char *arena_strdup(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
+
 char *arena_vprintf(Arena *a, const char *format, va_list args)
 {
     va_list again;

@@ -27,6 +27,7 @@ void arena_set_limit(Arena *a, size_t bytes);
 void *arena_alloc(Arena *a, size_t bytes);
 void *arena_grow(Arena *a, void *old, size_t old_bytes, size_t new_bytes);
 char *arena_strndup(Arena *a, const char *text, size_t length);
+char *arena_strdup(Arena *a, const char *text);
 char *arena_printf(Arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(Arena *a, const char *format, va_list args);
 size_t arena_bytes(const Arena *a); /* with its scratch arenas */

@@ -27,7 +27,7 @@ enum {
 
 uint32_t diag_add_file(Diags *d, const char *path, const char *text, size_t len)
 {
-    SourceFile file = {.path = arena_strndup(d->arena, path, strlen(path)), .text = text, .len = len};
+    SourceFile file = {.path = arena_strdup(d->arena, path), .text = text, .len = len};
     vec_push(d->arena, &d->files, file);
     return d->files.len - 1;
 }
@@ -138,7 +138,7 @@ void diag_add(Diags *d, DiagCode code, Loc loc, const char *help, const char *fo
     if (!room)
         return;
     Diag diag = {.code = code, .loc = loc, .message = message};
-    diag.help = help ? arena_strndup(d->arena, help, strlen(help)) : NULL;
+    diag.help = help ? arena_strdup(d->arena, help) : NULL;
     vec_push(d->arena, &d->list, diag);
     d->open = d->list.len;
 }
@@ -153,7 +153,7 @@ void diag_edit(Diags *d, Loc loc, const char *text)
     for (uint32_t i = 0; i < diag->edits.len; i++)
         if (strchr(text, '\n') && strcmp(diag->edits.at[i].text, text) == 0)
             return; /* a line of its own serves all places of the cause */
-    vec_push(d->arena, &diag->edits, (DiagNote){loc, arena_strndup(d->arena, text, strlen(text))});
+    vec_push(d->arena, &diag->edits, (DiagNote){loc, arena_strdup(d->arena, text)});
     for (uint32_t i = diag->edits.len - 1; i > 0; i--) {
         DiagNote *a = &diag->edits.at[i - 1], *b = &diag->edits.at[i], moved = *a;
         if (a->loc.line < b->loc.line || (a->loc.line == b->loc.line && a->loc.col <= b->loc.col))

@@ -1,4 +1,5 @@
 #include "base/gnuplot.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <spawn.h>
@@ -14,18 +15,12 @@ void gnuplot_quoted(FILE *script, const char *text)
     fputc('\'', script);
 }
 
-static int ends_with(const char *name, const char *ending)
-{
-    const size_t n = strlen(name), m = strlen(ending);
-    return n > m && strcmp(name + n - m, ending) == 0;
-}
-
 const char *gnuplot_begin(Gnuplot *g, Arena *a, const char *out, int width, int height)
 {
     *g = (Gnuplot){.file = file_create(a, out)};
     if (g->file.error)
         return g->file.error;
-    if (ends_with(out, ".gp")) {
+    if (text_ends(out, ".gp")) {
         g->script = g->file.file;
         return NULL;
     }
@@ -38,7 +33,7 @@ const char *gnuplot_begin(Gnuplot *g, Arena *a, const char *out, int width, int 
     fprintf(g->script,
             "set terminal %s size %d,%d background rgb 'white' font 'sans,11'\n"
             "set datafile missing 'NaN'\nset lmargin 12\nset rmargin 14\n",
-            ends_with(out, ".png") ? "pngcairo" : "svg", width, height);
+            text_ends(out, ".png") ? "pngcairo" : "svg", width, height);
     return NULL;
 }
 

@@ -14,7 +14,7 @@ static const char *dumped(Arena *a, json_t *value, size_t flags)
     json_decref(value);
     if (!text)
         arena_escape(a, ESCAPE_MEMORY, "no memory for a text of JSON");
-    const char *copy = arena_strndup(a, text, strlen(text));
+    const char *copy = arena_strdup(a, text);
     free(text);
     return copy;
 }

@@ -55,6 +55,12 @@ int text_lists(const char *list, const char *word)
     return 0;
 }
 
+int text_ends(const char *text, const char *ending)
+{
+    const size_t n = strlen(text), m = strlen(ending);
+    return n > m && strcmp(text + n - m, ending) == 0;
+}
+
 size_t text_character(const char *at, size_t left)
 {
     const unsigned char *c = (const unsigned char *)at;

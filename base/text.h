@@ -24,6 +24,9 @@ size_t text_character(const char *at, size_t left);
 /* Is the word one of a list with commas between them? */
 int text_lists(const char *list, const char *word);
 
+/* Does it end so, with something before that? */
+int text_ends(const char *text, const char *ending);
+
 /* An interned string: two names are equal exactly when their pointers are. */
 typedef const char *Name;
 typedef struct Names Names;

@@ -197,7 +197,7 @@ typedef struct ApiFailure {
 static int copy_failure(Compilation *c, void *user)
 {
     ApiFailure *f = user;
-    f->text = arena_strndup(c->arena, f->said, strlen(f->said));
+    f->text = arena_strdup(c->arena, f->said);
     return DRIVER_OK;
 }
 

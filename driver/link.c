@@ -40,7 +40,7 @@ static const char *library_file(const char *soname, Arena *a)
     const char *path = NULL;
     void *handle = dlopen(soname, RTLD_LAZY);
     if (handle && dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] == '/')
-        path = arena_strndup(a, map->l_name, strlen(map->l_name));
+        path = arena_strdup(a, map->l_name);
     if (handle)
         dlclose(handle);
     return path ? path : arena_printf(a, "-l:%s", soname);

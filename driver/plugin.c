@@ -23,7 +23,7 @@ static const char *own_file(Arena *a)
     struct link_map *map = NULL;
     if (dladdr1((void *)(uintptr_t)&plugin_open, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
         map->l_name[0])
-        return arena_strndup(a, map->l_name, strlen(map->l_name));
+        return arena_strdup(a, map->l_name);
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     return n > 0 ? arena_strndup(a, exe, (size_t)n) : NULL;
 }

@@ -14,11 +14,7 @@
 
 static const char first_line[] = "// moec replay\n", last_line[] = "// text\n", ending[] = ".replay";
 
-int compile_is_replay(const char *path)
-{
-    size_t n = strlen(path), m = sizeof ending - 1;
-    return n > m && strcmp(path + n - m, ending) == 0;
-}
+int compile_is_replay(const char *path) { return text_ends(path, ending); }
 
 /* ---- write ---- */
 
@@ -33,7 +29,7 @@ static const char *targets(const Compilation *c)
 
 static const char *one_line(Arena *a, const char *text)
 {
-    char *line = arena_strndup(a, text, strlen(text));
+    char *line = arena_strdup(a, text);
     for (char *at = line; *at; at++)
         *at = *at == '\n' ? ' ' : *at;
     return line;

@@ -17,7 +17,7 @@ static const char *text_at(SigReader *r, const json_t *object, const char *key)
     const char *text = json_string_value(json_object_get(object, key));
     if (!text)
         r->bad = r->bad ? r->bad : key;
-    return text ? arena_strndup(r->arena, text, strlen(text)) : "";
+    return text ? arena_strdup(r->arena, text) : "";
 }
 
 static const json_t *array_at(SigReader *r, const json_t *object, const char *key)
@@ -208,7 +208,7 @@ static const char *read_handed(SigReader *r, const json_t *text)
     const char *name = json_string_value(text);
     if (!name)
         r->bad = r->bad ? r->bad : "handed";
-    return name ? arena_strndup(r->arena, name, strlen(name)) : "";
+    return name ? arena_strdup(r->arena, name) : "";
 }
 
 /* The elements of an array as a C array of type, and how many there are. */

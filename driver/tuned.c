@@ -47,7 +47,7 @@ const char *tuned_path(Compilation *c)
     if (named && strcmp(named, "off") == 0)
         return NULL;
     if (named && *named)
-        return arena_strndup(c->arena, named, strlen(named));
+        return arena_strdup(c->arena, named);
     const char *folder = cache_directory(c->options.cache_dir, c->arena);
     return folder ? arena_printf(c->arena, "%s/tuned.db", folder) : NULL;
 }
@@ -118,8 +118,6 @@ static TestRun plain(const TestRun *run)
     return out;
 }
 
-static const char *copy(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
-
 static int is_ours(const TunedQuery *q, const moec_record *r)
 {
     return strcmp(r->build, q->build) == 0 && strcmp(r->machine, q->machine) == 0 &&
@@ -141,7 +139,7 @@ static int take_record(void *user, const moec_record *r)
     TestRun run = {0};
     if (r->state != MOEC_BEST && r->state != MOEC_KEPT)
         return 0;
-    const char *kernel = copy(q->c->arena, r->kernel);
+    const char *kernel = arena_strdup(q->c->arena, r->kernel);
     add_kernel(q, kernel);
     if (!is_ours(q, r)) {
         q->others++;
@@ -149,9 +147,9 @@ static int take_record(void *user, const moec_record *r)
     }
     TunedRecord out = {.record = *r, .sizes = arena_array(m->arena, int64_t, m->dims.len + 1)};
     out.record.kernel = kernel;
-    out.record.schedule = copy(q->c->arena, r->schedule);
-    out.record.sizes = copy(q->c->arena, r->sizes);
-    out.record.routing = copy(q->c->arena, r->routing);
+    out.record.schedule = arena_strdup(q->c->arena, r->schedule);
+    out.record.sizes = arena_strdup(q->c->arena, r->sizes);
+    out.record.routing = arena_strdup(q->c->arena, r->routing);
     if (r->threads != (q->c->options.tuned_threads ? abs(q->c->options.tuned_threads) : 1) ||
         tuned_sizes(m, r->sizes, out.sizes, &run) || (*r->routing && frontend_routing(m, r->routing, &run)))
         return 0;

@@ -27,7 +27,7 @@ static int find_space(Compilation *c, void *user)
     if (!e.kernels.len)
         return compile_fail(c, DIAG_driver_kernel, "the file has no kernel");
     char *json = explain_space_json(&e, &e.kernels.at[0], abs(asked->work->threads));
-    asked->json = json ? arena_strndup(c->arena, json, strlen(json)) : NULL;
+    asked->json = json ? arena_strdup(c->arena, json) : NULL;
     free(json);
     return asked->json ? DRIVER_OK : compile_fail(c, DIAG_driver_argument, "out of memory");
 }

@@ -51,7 +51,7 @@ static char *file_text(Arena *a, const char *path, size_t *len)
 static const char *identity_of(Arena *a, const char *path)
 {
     char *real = realpath(path, NULL);
-    const char *copy = real ? arena_strndup(a, real, strlen(real)) : arena_strndup(a, path, strlen(path));
+    const char *copy = real ? arena_strdup(a, real) : arena_strdup(a, path);
     free(real);
     return copy;
 }

@@ -123,7 +123,7 @@ static void read_given(WordReader *r)
 
 void sema_take_types(Sema *c, const char *text)
 {
-    const char *copy = arena_strndup(c->arena, text, strlen(text));
+    const char *copy = arena_strdup(c->arena, text);
     WordReader r = {.c = c, .code = DIAG_driver_types, .end = "the end"};
     const char *option = arena_printf(c->arena, "--type %s", copy);
     r.words = parser_read_words(c->m, diag_add_file(c->m->diags, option, copy, strlen(copy)), copy);

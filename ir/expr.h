@@ -34,6 +34,7 @@ ExprId x_reduce_with(Kernel *k, ExprId reduce, ExprId body, ExprId condition);
 /* The returned pointers are valid until the next builder call. */
 static inline const Expr *x_at(const Kernel *k, ExprId e) { return &k->exprs.at[e]; }
 static inline ExprId x_arg(const Kernel *k, ExprId e, uint32_t n) { return k->links.at[k->exprs.at[e].args + n]; }
+int x_binds(const Kernel *k, ExprId e, IndexId i); /* is i one of those that e, a reduction, binds? */
 static inline IndexId x_bound(const Kernel *k, ExprId e, uint32_t n) { return k->links.at[k->exprs.at[e].bound + n]; }
 static inline int x_is_int(const Kernel *k, ExprId e, int64_t value)
 {

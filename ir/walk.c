@@ -59,6 +59,14 @@ Nodes x_below(const Kernel *k, ExprId root, uint8_t stop)
     return (Nodes){list.at, list.len};
 }
 
+int x_binds(const Kernel *k, ExprId e, IndexId i)
+{
+    for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
+        if (x_bound(k, e, b) == i)
+            return 1;
+    return 0;
+}
+
 int x_contains(const Kernel *k, ExprId e, ExprId node)
 {
     if (node > e) /* arguments are older than what they are arguments of */

@@ -115,7 +115,7 @@ static int read_place(HeaderReader *r, const char *name, const json_t *value, St
 
 static int read_tensor(HeaderReader *r, const char *name, json_t *value)
 {
-    StoredTensor t = {.name = arena_strndup(r->a, name, strlen(name))};
+    StoredTensor t = {.name = arena_strdup(r->a, name)};
     if (!json_is_object(value))
         return refuse(r, name, "entry", value, "must be an object with dtype, shape and data_offsets");
     if (!read_type(r, name, json_object_get(value, "dtype"), &t.type) ||

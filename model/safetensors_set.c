@@ -75,7 +75,7 @@ static const char *read_entries(IndexReader *r, const json_t *root)
         if (!file || !*file || strchr(file, '/'))
             return json_refusal(r->a, r->path, arena_printf(r->a, "weight_map.%s", key), value,
                                 "must be the name of a file beside the index");
-        IndexEntry e = {arena_strndup(r->a, key, strlen(key)), arena_strndup(r->a, file, strlen(file))};
+        IndexEntry e = {arena_strdup(r->a, key), arena_strdup(r->a, file)};
         vec_push(r->a, &r->entries, e);
     }
     return NULL;
@@ -148,12 +148,6 @@ static const char *open_index(Arena *a, const char *path, SafeTensors *s)
 
 /* ---- paths ---- */
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* The file that stands for a folder. */
 static const char *model_in(Arena *a, const char *path)
 {
@@ -167,7 +161,7 @@ static const char *model_in(Arena *a, const char *path)
 const char *safetensors_open(Arena *a, const char *path, SafeTensors *out)
 {
     *out = (SafeTensors){.path = model_in(a, path)};
-    if (ends_with(out->path, ".json"))
+    if (text_ends(out->path, ".json"))
         return open_index(a, out->path, out);
     const char *error = add_file(a, out, out->path);
     return error ? error : sort_tensors(a, out);

@@ -202,14 +202,6 @@ Facts rowblock_facts(Kernel *k, const PassContext *c)
 
 /* ---- keys of one equation ---- */
 
-static int binds(const Kernel *k, ExprId e, IndexId v)
-{
-    for (uint32_t b = 0; b < x_at(k, e)->nbound; b++)
-        if (x_bound(k, e, b) == v)
-            return 1;
-    return 0;
-}
-
 /* The float sum of e that goes over v, when e holds no other reduction beside it; else NONE. */
 static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
 {
@@ -217,7 +209,7 @@ static ExprId sum_over(const Kernel *k, ExprId root, IndexId v)
     if (query_reductions(k, root, outermost, 2) != 1)
         return NONE;
     const Expr *x = x_at(k, outermost[0]);
-    return x->op == RED_SUM && x->type != TY_INT && binds(k, outermost[0], v) ? outermost[0] : NONE;
+    return x->op == RED_SUM && x->type != TY_INT && x_binds(k, outermost[0], v) ? outermost[0] : NONE;
 }
 
 /* Does the sum read some tensor at the row and at all left-hand variables of q? Its result is then no larger than a row. */
@@ -446,7 +438,7 @@ static void note_lost(RowBlockGroup *s, uint32_t at, const IndexId *key)
     if (sum == NONE)
         return;
     for (uint32_t i = 0; i + 1 < s->nkeys; i++)
-        if (binds(k, sum, key[i]))
+        if (x_binds(k, sum, key[i]))
             s->lost |= 1u << i;
 }
 

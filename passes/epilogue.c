@@ -42,9 +42,8 @@ int epilogue_same_space(const Kernel *k, const Equation *a, const Equation *b)
 static int binds(const Kernel *k, ExprId root, IndexId i)
 {
     each_below (n, k, root, EVERYWHERE)
-        for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
-            if (x_bound(k, *n, b) == i)
-                return 1;
+        if (x_binds(k, *n, i))
+            return 1;
     return 0;
 }
 

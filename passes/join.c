@@ -118,23 +118,15 @@ static void look(Join *j, ExprId e)
     }
 }
 
-static int binds(const Kernel *k, ExprId reduce, IndexId i)
-{
-    for (uint32_t b = 0; b < x_at(k, reduce)->nbound; b++)
-        if (x_bound(k, reduce, b) == i)
-            return 1;
-    return 0;
-}
-
 /* Only what one reduction binds, or none, is joined. */
 static void part_at(Join *j, ExprId reduce)
 {
     const Kernel *k = j->k;
     for (uint32_t b = 0; b < x_at(k, reduce)->nbound; b++) {
         IndexId i = x_bound(k, reduce, b);
-        if (!binds(k, reduce, j->before[i]))
+        if (!x_binds(k, reduce, j->before[i]))
             j->before[i] = NONE;
-        if (!binds(k, reduce, j->after[i]))
+        if (!x_binds(k, reduce, j->after[i]))
             j->after[i] = NONE;
     }
 }

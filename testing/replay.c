@@ -378,12 +378,9 @@ static int replay_guarded(ReplayedCall *r)
 static const char *base_of(Arena *a, const char *path)
 {
     static const char *const endings[] = {LOG_IN, LOG_OUT};
-    const size_t n = strlen(path);
-    for (size_t i = 0; i < 2; i++) {
-        const size_t ending = strlen(endings[i]);
-        if (n > ending && strcmp(path + n - ending, endings[i]) == 0)
-            return arena_strndup(a, path, n - ending);
-    }
+    for (size_t i = 0; i < 2; i++)
+        if (text_ends(path, endings[i]))
+            return arena_strndup(a, path, strlen(path) - strlen(endings[i]));
     return path;
 }
 

@@ -15,11 +15,10 @@
 static const char *folder_of(Arena *a, const ExperimentOptions *o)
 {
     static const char ending[] = ".json";
-    size_t n = strlen(o->file), m = strlen(ending);
     if (o->out)
         return o->out;
-    return n > m && strcmp(o->file + n - m, ending) == 0 ? arena_strndup(a, o->file, n - m)
-                                                         : arena_printf(a, "%s.rows", o->file);
+    return text_ends(o->file, ending) ? arena_strndup(a, o->file, strlen(o->file) - strlen(ending))
+                                      : arena_printf(a, "%s.rows", o->file);
 }
 
 static const char *cannot(Arena *a, const char *path)

@@ -20,8 +20,6 @@ const char *const grid_columns[GRID_AXES] = {
 
 /* ---- texts and paths ---- */
 
-static const char *copy(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
-
 static const char *folder_of(Arena *a, const char *file)
 {
     const char *slash = strrchr(file, '/');
@@ -30,27 +28,21 @@ static const char *folder_of(Arena *a, const char *file)
 
 static const char *path_of(const Experiment *e, const char *path)
 {
-    return *path == '/' || strcmp(e->folder, ".") == 0 ? copy(e->arena, path)
+    return *path == '/' || strcmp(e->folder, ".") == 0 ? arena_strdup(e->arena, path)
                                                        : arena_printf(e->arena, "%s/%s", e->folder, path);
-}
-
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* A value is its main text, or an object that has it under `key`. NULL: neither. */
 static const char *text_of(const Experiment *e, const json_t *v, const char *key)
 {
     const char *text = json_string_value(json_is_object(v) ? json_object_get(v, key) : v);
-    return text && *text ? copy(e->arena, text) : NULL;
+    return text && *text ? arena_strdup(e->arena, text) : NULL;
 }
 
 static const char *name_of_value(const Experiment *e, const json_t *v, const char *otherwise)
 {
     const char *name = json_is_object(v) ? json_string_value(json_object_get(v, "name")) : NULL;
-    return name && *name ? copy(e->arena, name) : otherwise;
+    return name && *name ? arena_strdup(e->arena, name) : otherwise;
 }
 
 /* ---- values: NULL, or what the value must be ---- */
@@ -169,8 +161,8 @@ static const char *read_machines(Experiment *e, const json_t *v, GridValue *out)
     out->name = name_of_value(e, v, text);
     if (strcmp(text, "clock") == 0)
         return figures ? "cannot have \"figures\": the clock has none" : NULL;
-    out->text = ends_with(text, ".json") ? path_of(e, text) : text;
-    if (figures && (!ends_with(text, ".json") || !json_is_object(figures)))
+    out->text = text_ends(text, ".json") ? path_of(e, text) : text;
+    if (figures && (!text_ends(text, ".json") || !json_is_object(figures)))
         return "must have an object \"figures\" and the path of the description that they change, as "
                "\"machine\"";
     return figures ? change_figures(e, out->text, figures, out) : NULL;
@@ -214,7 +206,7 @@ static const char *read_schedules(Experiment *e, const json_t *v, GridValue *out
         return read_tuned(e, v, out);
     if (!json_is_string(clauses) || !*name_of_value(e, v, json_string_value(clauses)))
         return "must be clauses, or an object with \"text\", \"random\" or \"tune\"";
-    out->text = copy(e->arena, json_string_value(clauses));
+    out->text = arena_strdup(e->arena, json_string_value(clauses));
     out->name = name_of_value(e, v, out->text);
     return NULL;
 }
@@ -347,8 +339,8 @@ static const char *read_texts(Experiment *e, const json_t *root)
         return refuse(e, "title", title, "must be a text");
     if (doc && !json_is_string(doc))
         return refuse(e, "doc", doc, "must be a text");
-    e->title = title ? copy(e->arena, json_string_value(title)) : e->file;
-    e->doc = doc ? copy(e->arena, json_string_value(doc)) : NULL;
+    e->title = title ? arena_strdup(e->arena, json_string_value(title)) : e->file;
+    e->doc = doc ? arena_strdup(e->arena, json_string_value(doc)) : NULL;
     return NULL;
 }
 

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-static const char *copy(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
-
 static int is_blank(char c) { return (unsigned char)c <= ' '; }
 
 const char *experiment_line(Arena *a, const char *text)
@@ -26,13 +24,13 @@ const char *experiment_line(Arena *a, const char *text)
 
 static void keep_name(Arena *a, moec_record *name)
 {
-    name->content = copy(a, name->content);
-    name->kernel = copy(a, name->kernel);
-    name->target = copy(a, name->target);
-    name->machine = copy(a, name->machine);
-    name->build = copy(a, name->build);
-    name->sizes = copy(a, name->sizes);
-    name->routing = copy(a, name->routing);
+    name->content = arena_strdup(a, name->content);
+    name->kernel = arena_strdup(a, name->kernel);
+    name->target = arena_strdup(a, name->target);
+    name->machine = arena_strdup(a, name->machine);
+    name->build = arena_strdup(a, name->build);
+    name->sizes = arena_strdup(a, name->sizes);
+    name->routing = arena_strdup(a, name->routing);
 }
 
 /* Of a changed copy of a description the user knows the path of the original. */
@@ -70,7 +68,7 @@ static const char *now_text(Arena *a)
     char text[32] = "";
     time_t now = time(NULL);
     strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", gmtime(&now));
-    return copy(a, text);
+    return arena_strdup(a, text);
 }
 
 GridRow cell_row(const GridRun *g, const GridCell *c, uint32_t schedule)
@@ -126,7 +124,7 @@ static const char *draw(GridRun *g, const GridCell *c, GridDraw *d)
     TuneSpace space;
     const char *json;
     if (moec_space(g->context, &c->work, &c->options, &json))
-        return copy(g->e.arena, moec_error_text(g->context));
+        return arena_strdup(g->e.arena, moec_error_text(g->context));
     const char *error = space_read(json, d->keep_bits, g->e.arena, &space);
     if (!error)
         draw_points(g, c, &space, d);

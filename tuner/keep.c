@@ -9,22 +9,20 @@
 
 static const size_t FAILURE_KEPT = SIZE_MAX;
 
-static const char *copy(Arena *a, const char *text) { return arena_strndup(a, text, strlen(text)); }
-
 static const char *name_case(Tuning *t)
 {
     moec_options o = t->o->options;
     moec_record n;
     o.machine = t->o->machine;
     if (moec_records_name(t->context, &t->work, &o, &n))
-        return copy(t->arena, moec_error_text(t->context));
-    n.content = copy(t->arena, n.content);
-    n.kernel = copy(t->arena, t->space.kernel);
-    n.target = copy(t->arena, n.target);
-    n.machine = copy(t->arena, n.machine);
-    n.build = copy(t->arena, n.build);
-    n.sizes = copy(t->arena, n.sizes);
-    n.routing = copy(t->arena, n.routing);
+        return arena_strdup(t->arena, moec_error_text(t->context));
+    n.content = arena_strdup(t->arena, n.content);
+    n.kernel = arena_strdup(t->arena, t->space.kernel);
+    n.target = arena_strdup(t->arena, n.target);
+    n.machine = arena_strdup(t->arena, n.machine);
+    n.build = arena_strdup(t->arena, n.build);
+    n.sizes = arena_strdup(t->arena, n.sizes);
+    n.routing = arena_strdup(t->arena, n.routing);
     t->name = n;
     return NULL;
 }

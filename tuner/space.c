@@ -15,10 +15,7 @@ static double number_of(const char *clause)
     return last ? strtod(last, NULL) : 0;
 }
 
-static const char *copy(Arena *a, const char *text)
-{
-    return text ? arena_strndup(a, text, strlen(text)) : NULL;
-}
+static const char *copy(Arena *a, const char *text) { return text ? arena_strdup(a, text) : NULL; }
 
 static int by_number(const void *a, const void *b)
 {
