@@ -8,10 +8,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_FORMAT = COMMAND_LAST, KEY_SPACE, KEY_DECISIONS, KEY_SEED, KEY_TUNED, KEY_THREADS, KEY_HTML };
+enum {
+    KEY_FORMAT = COMMAND_LAST,
+    KEY_SPACE,
+    KEY_DECISIONS,
+    KEY_SEED,
+    KEY_TUNED,
+    KEY_THREADS,
+    KEY_HTML,
+    KEY_MACHINE
+};
 
 static const struct argp_option explain_options[] = {
     {"target", COMMAND_TARGET, "ISA", 0, "Instruction set, as in `moec --target`", 0},
+    {"machine", KEY_MACHINE, "NAME", 0,
+     "Decisions for this machine, as in `moec --machine`; of an NPU its plan's", 0},
     COMMAND_TYPE_OPTION,
     COMMAND_ALLOW_OPTION,
     {NULL, 'O', "LEVEL", 0, "0: no fusion", 0},
@@ -45,6 +56,7 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
     ExplainCommand *c = state->input;
     switch (key) {
     case COMMAND_TARGET: c->options.target = arg; return 0;
+    case KEY_MACHINE: c->options.machine = arg; return 0;
     case COMMAND_TYPE: command_type(state, arg, &c->options.types); return 0;
     case COMMAND_ALLOW: command_allow(state, arg, &c->options.allow); return 0;
     case 'O': c->options.level = (int)command_number(state, "-O", arg, 0, 3); return 0;
@@ -69,6 +81,7 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
             argp_error(state, "--space, --decisions and --html are printed one at a time");
         if (c->options.schedule && c->options.tuned_for)
             argp_error(state, "--tuned-for looks for a schedule, and --schedule gives one");
+        command_target(state, c->options.target, c->options.machine);
         if (c->json && (c->space || c->html))
             argp_error(state, "there is no JSON of %s", c->space ? "--space" : "--html");
         command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,

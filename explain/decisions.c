@@ -62,7 +62,7 @@ void explain_decisions(const Explain *e, Text *out)
     const Report *r = e->c->report;
     for (uint32_t i = 0; i < e->kernels.len; i++) {
         const Kernel *k = e->kernels.at[i].k;
-        text_add(out, "%skernel %s for %s\n", i ? "\n" : "", k->name, cpu_table[e->isa].name);
+        text_add(out, "%skernel %s for %s\n", i ? "\n" : "", k->name, explain_target(e));
         for (uint32_t n = 0; n < r->nests.len; n++)
             if (r->nests.at[n].k == k)
                 put_nest(&r->nests.at[n].n, out);

@@ -86,9 +86,21 @@ static void list_edges(const Explain *e, const Kernel *before, Explained *out)
 
 /* ---- products ---- */
 
-void explain_units(Isa isa, int cube, int64_t units[3])
+const char *explain_target(const Explain *e)
 {
-    const Cpu *cpu = &cpu_table[cube ? isa : cpu_table[isa].f32];
+    return compile_is_npu(e->c) ? e->c->machine->name : cpu_table[e->isa].name;
+}
+
+void explain_units(const Explain *e, int cube, int64_t units[3])
+{
+    const Cpu *cpu = &cpu_table[cube ? e->isa : cpu_table[e->isa].f32];
+    if (compile_is_npu(e->c)) {
+        const Machine *m = e->c->machine;
+        units[0] = m->cube_16bit.rows;
+        units[1] = m->cube_16bit.cols;
+        units[2] = m->cube_16bit.depth;
+        return;
+    }
     units[0] =
         cpu->rows & -cpu->rows; /* rows that are left over go by the largest power of two in a fragment */
     units[1] = (int64_t)cpu->lanes * cpu->vectors;
@@ -133,7 +145,7 @@ static double padding_of(const Explain *e, const ExplainProduct *x)
     const GroupId group[3] = {x->p.row_group, 0, x->p.depth_group};
     int64_t units[3];
     double useful = 1, all = 1;
-    explain_units(e->isa, x->elem != EL_F32, units);
+    explain_units(e, x->elem != EL_F32, units);
     for (int i = 0; i < 3; i++) {
         int64_t v = explain_extent(e, x->p.extent[i]);
         double padded = v < 0 ? -1 : (double)round_up(v, units[i]);
@@ -188,6 +200,8 @@ static const ReportProduct *reported_product(const Report *r, const Explained *x
 
 static void add_product(const Explain *e, Explained *out, ExplainProduct p)
 {
+    if (p.p.rows && compile_is_npu(e->c))
+        p.p.fragment = "cube";
     p.padding = p.reported && p.p.rows ? padding_of(e, &p) : -1;
     vec_push(e->m->arena, &out->products, p);
 }
@@ -410,7 +424,7 @@ static void weigh(const Explain *e, DimId d, Miss try, Miss *worst)
     try.size = explain_extent(e, try.p->p.extent[try.axis]);
     if (dim_of(e->m, try.p->p.extent[try.axis]) != d || try.size <= 0 || try.size % dim->prefer == 0)
         return;
-    explain_units(e->isa, try.p->elem != EL_F32, units);
+    explain_units(e, try.p->elem != EL_F32, units);
     try.waste = 100 * (1 - (double)try.size / (double)round_up(try.size, units[try.axis]));
     if (try.waste > worst->waste)
         *worst = try;

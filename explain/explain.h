@@ -56,7 +56,8 @@ int explain_make(Explain *e);
 /* Fills e->kernels; `kernel` NULL: all. */
 int explain_collect(Explain *e, const char *kernel);
 /* What a fragment rounds the rows, columns and terms of a product up to. */
-void explain_units(Isa isa, int cube, int64_t units[3]);
+void explain_units(const Explain *e, int cube, int64_t units[3]);
+const char *explain_target(const Explain *e); /* the instruction set, or the NPU */
 /* Hints about dimensions that miss their `prefer`, with the waste, to the diagnostics. */
 void explain_hints(Explain *e);
 /* All that is found without machine code, to the diagnostics: errors, and warnings of names and of what makes kernels slow (sums in

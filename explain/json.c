@@ -28,7 +28,7 @@ static json_t *edge_value(const Explain *e, const ExplainEdge *x)
 static json_t *product_value(const Explain *e, const ExplainProduct *x)
 {
     int64_t units[3];
-    explain_units(e->isa, x->elem != EL_F32, units);
+    explain_units(e, x->elem != EL_F32, units);
     json_t *v = json_pack("{s:s, s:i, s:s, s:s, s:o, s:b, s:b, s:b}", "tensor", x->p.lhs, "line",
                           (int)x->p.loc.line, "operands", elem_name(x->elem), "fragment",
                           x->p.fragment ? x->p.fragment : "not said", "why", name_or_null(x->p.why), "cube",
@@ -118,7 +118,7 @@ char *explain_space_json(const Explain *e, const Explained *x, int most_threads)
             json_array_append_new(knobs, dial_value(e, &x->knobs.at[i], most_threads));
     for (uint32_t i = 0; i < x->choices.len; i++)
         json_array_append_new(knobs, switch_value(e, &x->choices.at[i]));
-    json_t *all = json_pack("{s:s, s:s, s:o, s:o}", "kernel", x->k->name, "target", cpu_table[e->isa].name,
+    json_t *all = json_pack("{s:s, s:s, s:o, s:o}", "kernel", x->k->name, "target", explain_target(e),
                             "fixed", fixed, "knobs", knobs);
     char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
     json_decref(all);
@@ -201,7 +201,7 @@ const char *explain_json(const Explain *e)
     json_t *kernels = json_array();
     for (uint32_t i = 0; i < e->kernels.len; i++)
         json_array_append_new(kernels, kernel_value(e, &e->kernels.at[i]));
-    json_t *all = json_pack("{s:s, s:o, s:o}", "target", cpu_table[e->isa].name, "kernels", kernels, "hints",
+    json_t *all = json_pack("{s:s, s:o, s:o}", "target", explain_target(e), "kernels", kernels, "hints",
                             hints_value(e));
     return json_text(e->m->arena, all);
 }

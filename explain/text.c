@@ -60,7 +60,7 @@ static const char *rounding_text(const Explain *e, const ExplainProduct *p)
     const GroupId group[3] = {p->p.row_group, 0, p->p.depth_group};
     int64_t units[3];
     Text t = {.arena = e->m->arena};
-    explain_units(e->isa, p->elem != EL_F32, units);
+    explain_units(e, p->elem != EL_F32, units);
     for (int i = 0; i < 3; i++) {
         if (units[i] == 1)
             continue;
@@ -137,7 +137,7 @@ static const char *origin_text(const Explain *e, const ReportKnob *n)
 {
     Arena *a = e->m->arena;
     switch (n->origin) {
-    case ORIGIN_MACHINE: return arena_printf(a, "machine %s", cpu_table[e->isa].name);
+    case ORIGIN_MACHINE: return arena_printf(a, "machine %s", explain_target(e));
     case ORIGIN_RULE: return "usual value";
     case ORIGIN_SCHEDULE: return arena_printf(a, "schedule, %s", line_text(e, n->from->loc));
     case ORIGIN_SEED: return "drawn by --schedule-seed";
@@ -198,7 +198,7 @@ void explain_text(const Explain *e, Text *out)
 {
     for (uint32_t i = 0; i < e->kernels.len; i++) {
         const Explained *x = &e->kernels.at[i];
-        text_add(out, "%skernel %s for %s\n", i ? "\n" : "", x->k->name, cpu_table[e->isa].name);
+        text_add(out, "%skernel %s for %s\n", i ? "\n" : "", x->k->name, explain_target(e));
         put_edges(e, x, out);
         put_products(e, x, out);
         put_knobs(e, x, out);

@@ -105,6 +105,10 @@ for command in run report explain; do
     expect 1 'E0705' "$moec" $command a.moe rmsnorm --schedule 'schedule rmsnorm { strip y : lanes = 63 }'
 done
 expect 0 ' 0 failed' "$moec" test --no-aot --no-gradcheck a.moe --schedule given.txt
+expect 0 'kernel rmsnorm for ascend910b2' "$moec" explain --machine ascend910b2 a.moe rmsnorm
+expect 0 'bf16 x bf16: cube' "$moec" explain --machine ascend910b2 "$root/examples/moe_ffn.moe" ffn
+expect 0 'so -> y *stored .*another sum, which this machine computes by another unit' "$moec" explain --machine ascend910b2 "$root/model/experts.moe" experts
+expect 2 'target has no effect with the machine ascend910b2' "$moec" explain --machine ascend910b2 --target=avx2 a.moe
 expect 2 "schedule takes .schedule NAME { ... }. or a file that has it, not 'none.txt'" "$moec" a.moe --schedule none.txt -o a.so
 expect 2 'schedule gives one' "$moec" a.moe --schedule given.txt --tuned-for=T=4 -o a.so
 expect 2 '--schedule is about compiled code' "$moec" run a.moe --interp --schedule given.txt

@@ -107,7 +107,8 @@ static void test_units(void **state)
         {ISA_amx_soft, 1, {32, 32, 32}},  {ISA_amx, 0, {4, 32, 1}},        {ISA_amx_soft, 0, {4, 8, 1}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        explain_units(rows[i].isa, rows[i].cube, units);
+        Compilation c = {.machine = NULL};
+        explain_units(&(Explain){.c = &c, .isa = rows[i].isa}, rows[i].cube, units);
         for (int n = 0; n < 3; n++)
             assert_int_equal(units[n], rows[i].units[n]);
     }
