@@ -43,12 +43,6 @@ static void prepare_calls(void *user, WorkerNews *out)
 
 static double time_calls(void *user, int calls) { return moec_case_time(((Candidate *)user)->made, calls); }
 
-static void prepare_nothing(void *user, WorkerNews *out)
-{
-    (void)user;
-    (void)out;
-}
-
 static double ask_model(void *user, int calls)
 {
     const Candidate *c = user;
@@ -69,6 +63,6 @@ Worker *candidate_start(moec_context *c, const moec_work *w, const moec_options 
 Worker *prediction_start(moec_context *c, const moec_work *w, const moec_options *o)
 {
     Candidate made = {c, w, o, NULL};
-    const WorkerTask task = {&made, prepare_nothing, ask_model};
+    const WorkerTask task = {&made, NULL, ask_model};
     return worker_start(&task);
 }

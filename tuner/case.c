@@ -52,12 +52,6 @@ typedef struct Predictor {
     Trial *const *trials;
 } Predictor;
 
-static void prepare_nothing(void *user, WorkerNews *out)
-{
-    (void)user;
-    (void)out;
-}
-
 /* In its process. calls: 1 + the number of the trial. NaN is an answer. */
 static double ask_model(void *user, int calls)
 {
@@ -76,9 +70,8 @@ static int ask_next(Worker **w, const WorkerTask *task, size_t trial)
     return *w && worker_ask(*w, (int)trial + 1);
 }
 
-static void take_answer(Worker **w, Trial *trial, double patience)
+static void take_answer(Worker **w, Trial *trial)
 {
-    worker_patience(*w, patience);
     double seconds = worker_answer(*w, 1);
     if (seconds >= 0)
         trial->predicted = seconds;
@@ -98,7 +91,7 @@ static void predict_until(Tuning *t, Trial *const *trials, size_t n, double unti
 {
     Worker *workers[PREDICTORS] = {NULL};
     Predictor p = {t, trials};
-    const WorkerTask task = {&p, prepare_nothing, ask_model};
+    const WorkerTask task = {&p, NULL, ask_model};
     size_t many = cores();
     for (size_t at = 0; at < n && clock_seconds() < until; at += many) {
         int asked[PREDICTORS] = {0};
@@ -106,7 +99,7 @@ static void predict_until(Tuning *t, Trial *const *trials, size_t n, double unti
             asked[i] = isnan(trials[at + i]->predicted) && ask_next(&workers[i], &task, at + i);
         for (size_t i = 0; i < many && at + i < n; i++)
             if (asked[i])
-                take_answer(&workers[i], trials[at + i], predict_seconds);
+                take_answer(&workers[i], trials[at + i]);
     }
     for (size_t i = 0; i < many; i++)
         worker_free(workers[i]);

@@ -60,7 +60,8 @@ static void serve(const WorkerTask *task, pid_t tuner, int from, int to)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         signal(ends[i], SIG_DFL); /* whatever the program does about them: this process ends */
     memset(&news, 0, sizeof news);
-    task->prepare(task->user, &news);
+    if (task->prepare)
+        task->prepare(task->user, &news);
     if (!write_all(to, &news, sizeof news) || *news.text)
         _exit(0);
     while (read_all(from, &calls, sizeof calls)) {

@@ -17,7 +17,7 @@ typedef struct WorkerNews {
 /* What runs in the process. */
 typedef struct WorkerTask {
     void *user;
-    void (*prepare)(void *user, WorkerNews *out);
+    void (*prepare)(void *user, WorkerNews *out); /* NULL: there is nothing to prepare */
     double (*time)(void *user, int calls); /* seconds of so many calls; below 0: it failed */
 } WorkerTask;
 
