@@ -34,20 +34,17 @@ static json_t *extent_of(const Module *m, Extent e)
     return json_pack("{s:s, s:o}", "text", text_string(&text), "terms", terms);
 }
 
-static json_t *limit_of(int64_t value, int64_t none)
-{
-    return value == none ? json_null() : json_integer(value);
-}
+/* -1: there is none. */
+static json_t *limit_of(int64_t value) { return value == -1 ? json_null() : json_integer(value); }
 
 static json_t *dims_of(const Module *m)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < m->dims.len; i++) {
         const Dim *d = &m->dims.at[i];
-        json_array_append_new(list,
-                              json_pack("{s:s, s:o, s:o, s:I, s:I}", "name", d->name, "constant",
-                                        limit_of(d->constant, -1), "max", limit_of(d->max, -1), "multiple",
-                                        (json_int_t)d->multiple, "prefer", (json_int_t)d->prefer));
+        json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:I, s:I}", "name", d->name, "constant",
+                                              limit_of(d->constant), "max", limit_of(d->max), "multiple",
+                                              (json_int_t)d->multiple, "prefer", (json_int_t)d->prefer));
     }
     return list;
 }

@@ -198,10 +198,10 @@ static int is_at(const Kernel *k, SchedulePart p)
     return 0;
 }
 
-/* Does the clause give this value alone? */
-static int asks(const Clause *c, int64_t value)
+/* Does the clause give `at scatter` alone? */
+static int is_at_scatter(const Clause *c)
 {
-    return c->settings.at[0].values.len == 1 && c->settings.at[0].values.at[0] == value;
+    return c->settings.at[0].values.len == 1 && c->settings.at[0].values.at[0] == AT_SCATTER;
 }
 
 static KnobScope scope_of(const Clause *c) { return knob_table[c->settings.at[0].knob].scope; }
@@ -214,7 +214,7 @@ static const char *reading(const Kernel *k, const Equation *q)
 /* NULL, or why what `at scatter` names cannot be scattered, whatever passes do. */
 static const char *scatter_blocks(const Kernel *k, SchedulePart p)
 {
-    if (!asks(p.c, AT_SCATTER))
+    if (!is_at_scatter(p.c))
         return NULL;
     if (!is_defined_by_sum(k, p.name.name))
         return "no sum defines it, so it is no product";
@@ -304,10 +304,10 @@ static void refuse_edge(const Kernel *k, SchedulePart p)
     if (edge)
         help = arena_printf(a, "put it there: `at %s`", edge & EDGE_PROLOGUE ? "prologue" : "epilogue");
     diag_add(k->module->diags, DIAG_schedule_fit, p.reader.loc, help,
-             edge == 0               ? "%s does not read %s"
-             : asks(p.c, AT_SCATTER) ? "%s reads %s nowhere in a sum at rt.row(...), a row of a token"
-             : edge & EDGE_PROLOGUE  ? "%s reads %s inside its sum only"
-                                     : "%s reads %s outside any sum only",
+             edge == 0              ? "%s does not read %s"
+             : is_at_scatter(p.c)   ? "%s reads %s nowhere in a sum at rt.row(...), a row of a token"
+             : edge & EDGE_PROLOGUE ? "%s reads %s inside its sum only"
+                                    : "%s reads %s outside any sum only",
              reader, producer);
 }
 

@@ -57,7 +57,9 @@ static int needs_look(Checks *c, ExprId root)
 
 /* ---- one check ---- */
 
-static uint32_t free_indices(const Kernel *k, ExprId e, IndexId *out, uint32_t n, uint32_t max)
+enum { FREE_MAX = 32 };
+
+static uint32_t free_indices(const Kernel *k, ExprId e, IndexId *out /* FREE_MAX places */, uint32_t n)
 {
     if (e == NONE)
         return n;
@@ -71,20 +73,18 @@ static uint32_t free_indices(const Kernel *k, ExprId e, IndexId *out, uint32_t n
         uint32_t at = 0;
         while (at < n && out[at] != x_at(k, *i)->sym)
             at++;
-        if (at == n && n < max)
+        if (at == n && n < FREE_MAX)
             out[n++] = x_at(k, *i)->sym;
     }
     return n;
 }
 
-enum { FREE_MAX = 32 };
-
 static ExprId form_of(Checks *c, ExprId subscript, ExprId guard)
 {
     Kernel *k = c->k;
     IndexId free[FREE_MAX];
-    uint32_t n = free_indices(k, subscript, free, 0, FREE_MAX);
-    n = free_indices(k, guard, free, n, FREE_MAX);
+    uint32_t n = free_indices(k, subscript, free, 0);
+    n = free_indices(k, guard, free, n);
     ExprId all = x_op2(k, (Loc){0}, OP_ge, subscript, x_int(k, (Loc){0}, 0));
     return alpha_form(k, x_and(k, (Loc){0}, all, guard), free, n);
 }

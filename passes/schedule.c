@@ -39,10 +39,11 @@ static const Setting *find_in(const Kernel *k, Name kernel, Knob knob, Name name
     return NULL;
 }
 
-static const Setting *find(const Kernel *k, Knob knob, Name name, Name reader)
+/* Whoever reads it. */
+static const Setting *find(const Kernel *k, Knob knob, Name name)
 {
-    const Setting *own = find_in(k, k->name, knob, name, reader);
-    return own || !k->derived ? own : find_in(k, k->derived->kernel, knob, name, reader);
+    const Setting *own = find_in(k, k->name, knob, name, NULL);
+    return own || !k->derived ? own : find_in(k, k->derived->kernel, knob, name, NULL);
 }
 
 /* ---- values ---- */
@@ -138,7 +139,7 @@ static int64_t nearest(const PassContext *c, const Kernel *k, Knob knob, TensorI
         const Tensor *t = &k->tensors.at[about.at[i]];
         vec_push(k->module->arena, &n.names, t->original ? t->original : t->name);
         if (!n.from)
-            n.from = find(k, knob, t->name, NULL);
+            n.from = find(k, knob, t->name);
     }
     return settle(c, k, n);
 }
@@ -214,7 +215,7 @@ const Setting *schedule_blocks_given(const Kernel *k, TensorId lhs)
     TensorList about = computed_with(k, lhs, 0);
     for (uint32_t i = 0; i < about.len; i++)
         for (size_t n = 0; n < sizeof knobs / sizeof *knobs; n++) {
-            const Setting *given = find(k, knobs[n], k->tensors.at[about.at[i]].name, NULL);
+            const Setting *given = find(k, knobs[n], k->tensors.at[about.at[i]].name);
             if (given)
                 return given;
         }
@@ -298,7 +299,7 @@ static int64_t by_rule(const PassContext *c, const Kernel *k, Knob knob, Name na
     ReportKnob n = {.knob = knob, .name = name, .value = otherwise, .origin = ORIGIN_RULE};
     if (name)
         vec_push(k->module->arena, &n.names, name);
-    n.from = find(k, knob, name, NULL);
+    n.from = find(k, knob, name);
     return settle(c, k, n);
 }
 
@@ -324,7 +325,7 @@ int schedule_keeps_running(const PassContext *c, const Kernel *k, IndexId row)
     return by_rule(c, k, KNOB_softmax, k->indices.at[row].name, knob_table[KNOB_softmax].otherwise) == 0;
 }
 
-const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL, NULL); }
+const Setting *schedule_copies_given(const Kernel *k, Knob space) { return find(k, space, NULL); }
 
 int64_t schedule_copies(const PassContext *c, const Kernel *k, Knob space)
 {

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-static int64_t operand_bytes(const Run *r, const BoundTask *b, uint32_t i)
+static int64_t message_bytes(const Run *r, const BoundTask *b)
 {
-    return r->program->buffers.at[b->task->operands.at[i].buffer].bytes;
+    return r->program->buffers.at[b->task->operands.at[0].buffer].bytes;
 }
 
 void run_bind_exchange(Run *r, BoundTask *b)
@@ -21,7 +21,7 @@ void run_bind_exchange(Run *r, BoundTask *b)
         return;
     }
     if (t->kind == TASK_send)
-        b->mail = arena_alloc(r->arena, (size_t)operand_bytes(r, b, 0) + 1);
+        b->mail = arena_alloc(r->arena, (size_t)message_bytes(r, b) + 1);
     if (t->kind == TASK_recv)
         b->mail = r->tasks.at[step_send_of(r->program, number)].mail;
 }
@@ -50,13 +50,13 @@ int run_exchange(Run *r, const BoundTask *b)
                    : 0;
     switch (b->task->kind) {
     case TASK_alltoallv: return exchange_rows(r, b);
-    case TASK_send: memcpy(b->mail, b->args[0], (size_t)operand_bytes(r, b, 0)); return 0;
-    case TASK_recv: memcpy(b->args[0], b->mail, (size_t)operand_bytes(r, b, 0)); return 0;
+    case TASK_send: memcpy(b->mail, b->args[0], (size_t)message_bytes(r, b)); return 0;
+    case TASK_recv: memcpy(b->args[0], b->mail, (size_t)message_bytes(r, b)); return 0;
     case TASK_copy:
     case TASK_split:
     case TASK_allreduce:
     case TASK_allgather:
-    case TASK_reducescatter: memcpy(b->args[1], b->args[0], (size_t)operand_bytes(r, b, 0)); return 0;
+    case TASK_reducescatter: memcpy(b->args[1], b->args[0], (size_t)message_bytes(r, b)); return 0;
     case TASK_kernel:
     case TASK_batch:
     case TASK_gate:

@@ -110,10 +110,10 @@ int db_list(const DbOptions *o, FILE *out)
 
 /* ---- show ---- */
 
-static void show_number(FILE *out, const char *name, double value, double unit, const char *word)
+static void show_time(FILE *out, const char *name, double seconds)
 {
-    if (!isnan(value))
-        fprintf(out, "%-10s %.6g%s\n", name, unit * value, word);
+    if (!isnan(seconds))
+        fprintf(out, "%-10s %.6g ms\n", name, 1e3 * seconds);
 }
 
 static int show_one(void *user, const moec_record *record)
@@ -133,9 +133,9 @@ static int show_one(void *user, const moec_record *record)
     fprintf(db->out, "at         %s%s%s, %d thread%s\n", r->sizes, *r->routing ? ", " : "", r->routing,
             r->threads, r->threads == 1 ? "" : "s");
     fprintf(db->out, "on         %s, %s, compiler %s\n", r->target, r->machine, r->build);
-    show_number(db->out, "time", r->seconds, 1e3, " ms");
-    show_number(db->out, "default", r->default_seconds, 1e3, " ms");
-    show_number(db->out, "predicted", r->predicted, 1e3, " ms");
+    show_time(db->out, "time", r->seconds);
+    show_time(db->out, "default", r->default_seconds);
+    show_time(db->out, "predicted", r->predicted);
     if (!isnan(r->ratio) && isfinite(r->high)) /* of few rounds there is no interval */
         fprintf(db->out, "ratio      %.4f, %.4f to %.4f, of %lld rounds\n", r->ratio, r->low, r->high,
                 (long long)r->rounds);
