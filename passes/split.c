@@ -6,6 +6,12 @@
  * after:   z[t] = sum(e2) q[t, e2]                         p[i, j] = bf16(exp(s[i, j]))
  *          c[t, e] = q[t, e] / z[t]                        o[i, d] = sum(j) p[i, j] * v[j, d]
  *
+ * Where operands of products are always packed, a sum beside a product of matrices moves too: another unit computes it.
+ *
+ * before:  y[t, h] = (sum(j) a[t, j] * w[j, h]) + (sum(k) o[rt.row(t, k), h])
+ * after:   part[t, h] = sum(k) o[rt.row(t, k), h]
+ *          y[t, h] = (sum(j) a[t, j] * w[j, h]) + part[t, h]
+ *
  * A part that stands under a condition moves only when it is safe to compute it everywhere: when no subscript in it
  * relies on the condition. */
 #include "passes/epilogue.h"
