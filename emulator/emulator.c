@@ -98,22 +98,27 @@ const Trace *emulator_trace(Emulator *e)
     return &e->trace;
 }
 
+static uint32_t cores_of(const Emulator *e, CoreKind place, const Stmt *launch)
+{
+    const uint32_t cube = (uint32_t)e->machine->cores.cube;
+    switch (place) {
+    case ON_SCALAR:
+    case ON_HOST: break;
+    case ON_VECTOR: return (uint32_t)e->machine->cores.vector;
+    case ON_CUBE: return cube;
+    case ON_CORES: return launch->threads && launch->threads < cube ? (uint32_t)launch->threads : cube;
+    }
+    return 1;
+}
+
 static void begin_launch(Emulator *e, StmtId launch)
 {
     end_launch(e);
-    StmtId first = emulator_stmt(e, launch)->first;
-    LaunchTrace t = {.launch = launch, .place = place_of(e, first), .ncores = 1};
+    const Stmt *s = emulator_stmt(e, launch);
+    LaunchTrace t = {.launch = launch, .place = place_of(e, s->first)};
     if (e->machine->kind == MACHINE_CPU)
-        t.place = computes(e, first) ? ON_CORES : ON_HOST;
-    if (t.place == ON_CORES)
-        t.ncores = (uint32_t)e->machine->cores.cube;
-    if (t.place == ON_CUBE)
-        t.ncores = (uint32_t)e->machine->cores.cube;
-    if (t.place == ON_VECTOR)
-        t.ncores = (uint32_t)e->machine->cores.vector;
-    if (t.place == ON_CORES && emulator_stmt(e, launch)->threads &&
-        emulator_stmt(e, launch)->threads < t.ncores)
-        t.ncores = (uint32_t)emulator_stmt(e, launch)->threads;
+        t.place = computes(e, s->first) ? ON_CORES : ON_HOST;
+    t.ncores = cores_of(e, t.place, s);
     e->given = arena_array(e->a, int64_t, t.ncores);
     e->past = arena_array(e->a, uint8_t, e->k->tensors.len + 1);
     t.ops = arena_array(e->a, Ops, t.ncores);

@@ -386,6 +386,32 @@ static void scale(const LaunchTrace *l, SimulatedLaunch *out)
     out->end = out->begin + (int64_t)(l->time_scale * (double)(out->end - out->begin));
 }
 
+/* The one whose next operation begins first; NULL: all are done. */
+static SimCore *first_to_move(SimCore *cores, uint32_t n)
+{
+    SimCore *first = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (cores[i].begin < (first ? first->begin : INT64_MAX))
+            first = &cores[i];
+    return first;
+}
+
+static void run_cores(Simulation *s, SimCore *cores, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        go_on(s, &cores[i]);
+    for (SimCore *c; (c = first_to_move(cores, n)) != NULL;) {
+        c->spans[c->next] = do_move(s, c, &c->ops->at[c->next], (uint32_t)(c - cores));
+        c->next++;
+        go_on(s, c);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t end = core_end(s, &cores[i]);
+        s->out->cycles[i] = end - s->out->begin;
+        s->out->end = later(s->out->end, end);
+    }
+}
+
 static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch *out, int64_t from)
 {
     const Machine *m = s->machine;
@@ -401,26 +427,9 @@ static void simulate_launch(Simulation *s, const LaunchTrace *l, SimulatedLaunch
     for (uint32_t i = 0; i < l->ncores; i++) {
         cores[i] = core_new(s, &l->ops[i], out->begin);
         out->spans[i] = cores[i].spans;
-        if (l->place != ON_HOST)
-            go_on(s, &cores[i]);
     }
-    for (; l->place != ON_HOST;) {
-        uint32_t first = 0;
-        for (uint32_t i = 1; i < l->ncores; i++)
-            if (cores[i].begin < cores[first].begin)
-                first = i;
-        SimCore *c = &cores[first];
-        if (!l->ncores || c->begin == INT64_MAX)
-            break;
-        c->spans[c->next] = do_move(s, c, &c->ops->at[c->next], first);
-        c->next++;
-        go_on(s, c);
-    }
-    for (uint32_t i = 0; i < l->ncores && l->place != ON_HOST; i++) {
-        int64_t end = core_end(s, &cores[i]);
-        out->cycles[i] = end - out->begin;
-        out->end = later(out->end, end);
-    }
+    if (l->place != ON_HOST)
+        run_cores(s, cores, l->ncores);
     sum_up(s, l, cores, from);
     check_peak(s);
     scale(l, out);
