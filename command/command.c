@@ -39,14 +39,13 @@ const char *command_schedule(struct argp_state *state, const char *option, const
 {
     static char text[2][1 << 16]; /* a process runs one command, of two schedules at most */
     static int used;
-    FILE *f = strchr(arg, '{') ? NULL : fopen(arg, "r");
     if (strchr(arg, '{'))
         return arg;
-    if (!f || used == 2)
-        argp_error(state,
-                   f ? "%s is given too often: '%s'"
-                     : "%s takes `schedule NAME { ... }` or a file that has it, not '%s'",
-                   option, arg);
+    if (used == 2)
+        argp_error(state, "%s is given too often: '%s'", option, arg);
+    FILE *f = fopen(arg, "r");
+    if (!f)
+        argp_error(state, "%s takes `schedule NAME { ... }` or a file that has it, not '%s'", option, arg);
     size_t len = fread(text[used], 1, sizeof text[used], f);
     if (ferror(f) || len == sizeof text[used])
         argp_error(state, "%s: %s is too long or cannot be read", option, arg);
@@ -88,6 +87,13 @@ void command_needs(struct argp_state *state, int given, const char *option, int 
 {
     if (given && !has)
         argp_error(state, "%s has no effect without %s", option, needs);
+}
+
+void command_tuned(struct argp_state *state, const CompileOptions *o)
+{
+    command_needs(state, o->tuned_threads != 0, "--threads", o->tuned_for != NULL, "--tuned-for");
+    if (o->schedule && o->tuned_for)
+        argp_error(state, "--tuned-for looks for a schedule, and --schedule gives one");
 }
 
 void command_target(struct argp_state *state, const char *target, const char *machine)

@@ -37,6 +37,9 @@ void command_allow(struct argp_state *state, const char *arg, const char **allow
 /* A usage error where an option was given without the one that it is about. */
 void command_needs(struct argp_state *state, int given, const char *option, int has, const char *needs);
 
+/* Usage errors of options about --tuned-for: --threads without it, --schedule beside it. */
+void command_tuned(struct argp_state *state, const CompileOptions *o);
+
 /* A usage error where --target says an instruction set and --machine an NPU, which has none. */
 void command_target(struct argp_state *state, const char *target, const char *machine);
 

@@ -164,10 +164,7 @@ static void settle(CompileCommand *c, struct argp_state *state)
                    c->output ? "the ending of '%s' does not say what to write; --emit does"
                              : "say what to write: -o kernel.so, or --emit to the standard output%s",
                    c->output ? c->output : "");
-    command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,
-                  "--tuned-for");
-    if (c->options.schedule && c->options.tuned_for)
-        argp_error(state, "--tuned-for looks for a schedule, and --schedule gives one");
+    command_tuned(state, &c->options);
     command_target(state, c->options.target, c->options.machine);
     command_needs(state, c->options.soname != NULL, "--soname", c->product == PRODUCT_SO, "-o FILE.so");
     int binary = c->product == PRODUCT_SO || c->product == PRODUCT_OBJECT;

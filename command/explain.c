@@ -79,13 +79,10 @@ static error_t parse_explain(int key, char *arg, struct argp_state *state)
             argp_error(state, "which file, or which code? For example: moec explain E0101");
         if (c->space + c->decisions + (c->html != NULL) > 1)
             argp_error(state, "--space, --decisions and --html are printed one at a time");
-        if (c->options.schedule && c->options.tuned_for)
-            argp_error(state, "--tuned-for looks for a schedule, and --schedule gives one");
         command_target(state, c->options.target, c->options.machine);
         if (c->json && (c->space || c->html))
             argp_error(state, "there is no JSON of %s", c->space ? "--space" : "--html");
-        command_needs(state, c->options.tuned_threads != 0, "--threads", c->options.tuned_for != NULL,
-                      "--tuned-for");
+        command_tuned(state, &c->options);
         return 0;
     default: return command_call(key, arg, state, &c->call);
     }

@@ -255,6 +255,7 @@ int is_pack(const KernelSema *c,
 typedef struct IndexFit {
     const char *text, *help;
 } IndexFit;
+extern const char fit_by_route[]; /* help where none is known */
 IndexFit fit_row(const KernelSema *c, const char *row, GroupId group, Axis axis); /* of a row of the group, on this axis */
 /* Of an index that is met on this axis; *at is where, unless it is to change at its other place. */
 IndexFit fit_index(const KernelSema *c, const Var *v, Axis axis, Loc *at);

@@ -82,8 +82,7 @@ static void refuse_row_of_other(KernelSema *c, Name of, Axis axis, ExprId s, Gro
 {
     IndexFit fit =
         axis.group == NONE ? fit_row(c, sema_text(c, s), group, axis) : fit_other_row(c, s, axis.group);
-    sema_error(c, DIAG_index_rows, loc,
-               fit.help ? fit.help : "go from one to the other with token, slot or row of the route",
+    sema_error(c, DIAG_index_rows, loc, fit.help ? fit.help : fit_by_route,
                "%s is a row of %s, but %s is over %s here", sema_text(c, s), c->m->groups.at[group].name, of,
                axis_text(c, axis));
     if (fit.text)

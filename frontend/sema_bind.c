@@ -29,7 +29,7 @@ static int disagree(KernelSema *c, const Var *v, Axis axis, Loc loc, Name by, co
     int rows = v->axis.group != axis.group;
     if (!help)
         help =
-            rows ? "go from one to the other with token, slot or row of the route"
+            rows ? fit_by_route
                  : arena_printf(c->m->arena, "use another index where the extent is %s", axis_text(c, axis));
     sema_error(c, rows ? DIAG_index_rows : DIAG_index_extents, loc, help,
                "%s ranges over %s%s%s, but over %s here (%s)", v->name, axis_text(c, v->axis),

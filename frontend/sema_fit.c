@@ -1,6 +1,8 @@
 /* An index that stands on an axis over which it does not range: what the route has for it there, as `rt.token(r)` of a row. */
 #include "frontend/sema.h"
 
+const char fit_by_route[] = "go from one to the other with token, slot or row of the route";
+
 /* The route that tells about rows of the group, if it is made already; NULL: there is none. */
 static const Route *route_of(const KernelSema *c, GroupId g, RouteId *id)
 {

@@ -167,7 +167,7 @@ int epilogue_is_product(const Kernel *k, const Equation *q, ExprId sum)
 int epilogue_mixes(const Kernel *k, const PassContext *c, const uint32_t *members, uint32_t n)
 {
     int products = 0, others = 0;
-    for (uint32_t m = 0; m < n && pass_traits(c)->packs_all; m++)
+    for (uint32_t m = 0; m < n && pass_traits(c)->sums_apart; m++)
         each_below (e, k, k->eqs.at[members[m]].rhs, X_REDUCE) {
             int is_product = epilogue_is_product(k, &k->eqs.at[members[m]], *e);
             products |= is_product;

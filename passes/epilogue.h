@@ -20,8 +20,8 @@ void epilogue_rename(Kernel *k, const uint32_t *members, uint32_t n);
 const char *epilogue_blocks(const EquationOrder *o, const uint32_t *members, uint32_t n);
 /* Is the sum, of equation q, one of products of which several elements share each factor? */
 int epilogue_is_product(const Kernel *k, const Equation *q, ExprId sum);
-/* Are there such products among their sums, and others? A machine that packs all operands computes these by another unit, a row at
- * a time; beside a product it would go over them one by one. */
+/* Are there such products among their sums, and others? Where these are another unit's work (sums_apart), that would go over them one
+ * by one beside a product. */
 int epilogue_mixes(const Kernel *k, const PassContext *c, const uint32_t *members, uint32_t n);
 /* Forms the epilogue clusters of k, from equations without a cluster. */
 void epilogue_clusters(Kernel *k, const PassContext *c);

@@ -6,7 +6,7 @@
  * after:   z[t] = sum(e2) q[t, e2]                         p[i, j] = bf16(exp(s[i, j]))
  *          c[t, e] = q[t, e] / z[t]                        o[i, d] = sum(j) p[i, j] * v[j, d]
  *
- * Where operands of products are always packed, a sum beside a product of matrices moves too: another unit computes it.
+ * On machines where it is another unit's work a sum beside a product of matrices moves too (epilogue_mixes()).
  *
  * before:  y[t, h] = (sum(j) a[t, j] * w[j, h]) + (sum(k) o[rt.row(t, k), h])
  * after:   part[t, h] = sum(k) o[rt.row(t, k), h]

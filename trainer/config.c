@@ -152,20 +152,28 @@ int option_is_of_model(OptionId o)
     return (o > OPTION_model && o <= OPTION_rotary_base && o != OPTION_sequence) || o == OPTION_balance;
 }
 
-static int is_default(const Config *c, OptionId o)
+static int is_same(const Config *a, const Config *b, OptionId o)
 {
-    Config d = config_default();
-    const int same = option_table[o].kind == OPTION_INT
-                         ? *(const int64_t *)option_value(c, o) == *(const int64_t *)option_value(&d, o)
-                         : !memcmp(option_value(c, o), option_value(&d, o), sizeof(double));
-    config_free(&d);
-    return same;
+    return option_table[o].kind == OPTION_INT
+               ? *(const int64_t *)option_value(a, o) == *(const int64_t *)option_value(b, o)
+               : !memcmp(option_value(a, o), option_value(b, o), sizeof(double));
 }
 
 /* A file may say what is anyway so: that of a checkpoint has all options. */
-static int is_wanted(const Config *c, OptionId o)
+static int is_asked(const Config *c, const Config *usual, OptionId o)
 {
-    return c->source[o] == FROM_COMMAND_LINE || (c->source[o] == FROM_FILE && !is_default(c, o));
+    return c->source[o] == FROM_COMMAND_LINE || (c->source[o] == FROM_FILE && !is_same(c, usual, o));
+}
+
+/* The first option of the model that somebody gave; OPTION_data: there is none. */
+static OptionId given_of_model(const Config *c)
+{
+    Config usual = config_default();
+    OptionId o = 0;
+    while (o < OPTION_data && !(option_is_of_model(o) && is_asked(c, &usual, o)))
+        o++;
+    config_free(&usual);
+    return o;
 }
 
 static const char *source_file(const Config *c, OptionId o)
@@ -176,11 +184,11 @@ static const char *source_file(const Config *c, OptionId o)
 static const char *unused_beside_model(const Config *c)
 {
     const char *file = source_file(c, OPTION_model);
-    for (OptionId o = 0; c->model && o < OPTION_data; o++)
-        if (option_is_of_model(o) && is_wanted(c, o))
-            return arena_printf(c->arena, "--%s has no effect beside --model%s%s: its config.json says that",
-                                option_table[o].name, file ? " of " : "", file ? file : "");
-    return NULL;
+    const OptionId o = c->model ? given_of_model(c) : OPTION_data;
+    return o == OPTION_data
+               ? NULL
+               : arena_printf(c->arena, "--%s has no effect beside --model%s%s: its config.json says that",
+                              option_table[o].name, file ? " of " : "", file ? file : "");
 }
 
 static const char *broken_rule(const Config *c)
