@@ -748,13 +748,25 @@ static void over_columns(EmitProduct *x)
     l_end_for(l, &f);
 }
 
+/* Do few terms go a way of their own? */
+static int has_strips(const EmitProduct *x) { return is_of_tiles(x) || cpu_can(x->e->p->cpu, CPU_STRIPS); }
+
+static V are_few_terms(const EmitProduct *x)
+{
+    L *l = x->l;
+    if (is_of_tiles(x))
+        return l_icmp(l, LLVMIntSLE, x->units, l_i64(l, x->part / 2));
+    V few = l_and(l, x->exact, l_icmp(l, LLVMIntSLE, x->units, l_i64(l, STRIP_TERMS)));
+    return l_and(l, few, l_icmp(l, LLVMIntSGE, x->ncols, l_i64(l, STRIP_WIDTH)));
+}
+
 /* Of sums in memory that few terms are added to, a few rows at a time: what memory gives are long runs of few rows. */
 static void over_strips(EmitProduct *x)
 {
     L *l = x->l;
     EmitProduct strip = *x;
-    V few = l_icmp(l, LLVMIntSLE, x->units, l_i64(l, x->part / 2));
-    V rows = l_select(l, few, l_i64(l, STRIP_FRAGMENTS * (int64_t)x->rows), l_max(l, x->nrows, l_i64(l, 1)));
+    V rows = l_select(l, are_few_terms(x), l_i64(l, STRIP_FRAGMENTS * (int64_t)x->rows),
+                      l_max(l, x->nrows, l_i64(l, 1)));
     For f = l_for(l, l_i64(l, 0), x->nrows, 1, "strip");
     f.next = rows;
     strip.nrows = l_min(l, rows, l_sub(l, x->nrows, f.var));
@@ -798,7 +810,7 @@ void emit_product_function(Plan *p, uint32_t kind)
         emit_rows_transposed_product(&x, depth);
     else if (x.in_rows)
         emit_rows_product(&x, depth);
-    else if (is_of_tiles(&x))
+    else if (has_strips(&x))
         over_strips(&x);
     else
         over_columns(&x);

@@ -352,7 +352,7 @@ static void traits_grow_with_the_rows(void **state)
     const Cpu *plain = &cpu_table[ISA_generic], *avx2 = &cpu_table[ISA_avx2], *wide = &cpu_table[ISA_avx512];
     assert_int_equal(plain->traits, 0);
     assert_true(cpu_can(avx2, CPU_FMA) && cpu_can(avx2, CPU_F16) && !cpu_can(avx2, CPU_MASKS));
-    assert_int_equal(avx2->traits & ~wide->traits, 1u << CPU_WIDE | 1u << CPU_ASKS_EVENLY);
+    assert_int_equal(avx2->traits & ~wide->traits, 1u << CPU_WIDE | 1u << CPU_STRIPS | 1u << CPU_ASKS_EVENLY);
     assert_true(cpu_can(wide, CPU_MASKS) && !cpu_can(wide, CPU_ROUND_BF16));
     assert_int_equal(cpu_plainest(), ISA_generic);
 }
