@@ -31,7 +31,8 @@ enum {
     MAX_PARAMS = 1024,
     MAX_EQUATIONS = 4096,
     MAX_NODES = 1 << 18,  /* expression nodes of one kernel */
-    MAX_CONDITIONS = 64,  /* joined by `and` in one place, rows that may be dropped included */
+    MAX_CONDITIONS = 128, /* joined by `and` in one place */
+    MAX_DROPPED = 16,     /* rows that may be dropped, of one reduction */
     MAX_SLICES = 1 << 12, /* elements chosen by constant left-hand subscripts */
 };
 

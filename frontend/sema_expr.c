@@ -27,9 +27,10 @@ ExprId build_float(KernelSema *c, ExprId e)
 
 static void guard_push(KernelSema *c, ExprId condition)
 {
-    ExprId list[MAX_CONDITIONS + 1];
-    uint32_t n =
-        x_is_op(c->k, condition, OP_and) ? x_conjuncts(c->k, condition, list, MAX_CONDITIONS + 1) : 1;
+    ExprId list[MAX_CONDITIONS + MAX_DROPPED];
+    uint32_t n = x_is_op(c->k, condition, OP_and)
+                     ? x_conjuncts(c->k, condition, list, MAX_CONDITIONS + MAX_DROPPED)
+                     : 1;
     if (n == 1)
         list[0] = condition;
     for (uint32_t i = 0; i < n; i++)
@@ -46,8 +47,8 @@ static void guard_leave(KernelSema *c, uint32_t length, ExprId guard)
 /* first[0] and first[1] ... and the conjuncts of rest, each once, leaning left as the text does. */
 ExprId build_conjunction(KernelSema *c, Loc loc, const ExprIds *first, ExprId rest)
 {
-    ExprId list[MAX_CONDITIONS + 1], all = NONE;
-    uint32_t n = x_conjuncts(c->k, rest, list, MAX_CONDITIONS + 1);
+    ExprId list[MAX_CONDITIONS + MAX_DROPPED], all = NONE;
+    uint32_t n = x_conjuncts(c->k, rest, list, MAX_CONDITIONS + MAX_DROPPED);
     for (uint32_t i = 0; i < first->len; i++)
         all = x_and(c->k, loc, all, first->at[i]);
     for (uint32_t i = 0; i < n; i++)
@@ -65,9 +66,9 @@ static uint32_t conjunct_count(const AstExpr *e)
 
 static ExprId build_condition(KernelSema *c, const AstExpr *e)
 {
-    if (conjunct_count(e) > MAX_CONDITIONS / 2)
+    if (conjunct_count(e) > MAX_CONDITIONS)
         return sema_error(c, DIAG_too_many_axes, e->loc, "compute a part of it in a local of its own",
-                          "more than %d conditions are joined by `and`", MAX_CONDITIONS / 2);
+                          "more than %d conditions are joined by `and`", MAX_CONDITIONS);
     ExprId x = build_expr(c, e);
     if (x == NONE || expr_type(c, x) == TY_BOOL)
         return x;
@@ -314,10 +315,9 @@ static ExprId build_reduce(KernelSema *c, const AstExpr *e)
     scope_leave(c, scope);
     if (body == NONE)
         return NONE;
-    if (needs.len > MAX_CONDITIONS / 4)
+    if (needs.len > MAX_DROPPED)
         return sema_error(c, DIAG_too_many_axes, e->loc, "read some of them in a local of its own",
-                          "more than %d rows that may be dropped are used in one reduction",
-                          MAX_CONDITIONS / 4);
+                          "more than %d rows that may be dropped are used in one reduction", MAX_DROPPED);
     for (uint32_t i = before; i < needs.len; i++)
         condition = x_and(c->k, e->loc, condition, needs.at[i]);
     return x_reduce(c->k, e->loc, (ReduceKind)e->op, bound, nbound, body, condition);

@@ -93,7 +93,7 @@ int x_is_unit(const Kernel *k, ExprId e, IndexId i);
  * not be there then. */
 int x_is_asked_for(const Kernel *k, ExprId root, ExprId node);
 int x_is_among(const ExprId *list, uint32_t n, ExprId e);
-uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`; NONE -> 0 */
+uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max); /* flattens `and`, as far as there is room: what is left of it stays one conjunct; NONE -> 0 */
 /* Rewrites bottom-up: f gets each node already rebuilt from rewritten arguments and may replace it. Scratch memory that f
  * takes is gone afterwards. */
 typedef ExprId (*XRewrite)(Kernel *k, ExprId e, void *user);

@@ -221,19 +221,16 @@ int x_is_among(const ExprId *list, uint32_t n, ExprId e)
 
 uint32_t x_conjuncts(const Kernel *k, ExprId cond, ExprId *out, uint32_t max)
 {
-    ExprId stack[64];
-    uint32_t depth = 0, n = 0;
+    uint32_t from = max, n = 0; /* out[from..max - 1] is still to be looked at, the last one in front */
     if (cond != NONE)
-        stack[depth++] = cond;
-    while (depth) {
-        ExprId e = stack[--depth];
-        if (x_is_op(k, e, OP_and) && depth + 2 <= 64) {
-            stack[depth++] = x_arg(k, e, 1);
-            stack[depth++] = x_arg(k, e, 0);
-        } else if (n < max) {
-            out[n++] = e;
+        out[--from] = cond;
+    while (from < max) {
+        ExprId e = out[from++];
+        if (x_is_op(k, e, OP_and) && n + 2 <= from) {
+            out[--from] = x_arg(k, e, 1);
+            out[--from] = x_arg(k, e, 0);
         } else {
-            BUG(k->module->arena, "a condition of kernel %s has more than %u conjuncts", k->name, max);
+            out[n++] = e;
         }
     }
     return n;

@@ -21,7 +21,10 @@ ExprId canon_op(Kernel *k, ExprId e);
 int canon_is_zero(const Kernel *k, ExprId e);
 
 /* canonicalise_condition.c. Lists of conjuncts: what is known to hold is dropped, repeats too. */
-enum { CONJUNCTS_MAX = 64 };
+enum {
+    CONJUNCTS_MAX = 64,
+    JOINED_MAX = 32, /* of conditions that become one: later passes add conjuncts of their own */
+};
 typedef struct Conjuncts {
     ExprId list[CONJUNCTS_MAX];
     uint32_t n;
@@ -29,6 +32,7 @@ typedef struct Conjuncts {
 } Conjuncts;
 Conjuncts canon_conjuncts(Kernel *k, ExprId condition /* or NONE */, ExprId body /* what it guards, or NONE */);
 ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n); /* NONE when empty */
+int canon_may_join(const Kernel *k, const Conjuncts *c, ExprId condition); /* into one list: JOINED_MAX */
 ExprId canon_if(Kernel *k, ExprId e);
 
 /* canonicalise_sum.c, canonicalise_solve.c: X_REDUCE. */

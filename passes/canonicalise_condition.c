@@ -10,6 +10,16 @@ ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n)
     return all;
 }
 
+static uint32_t conjuncts_in(const Kernel *k, ExprId c)
+{
+    return x_is_op(k, c, OP_and) ? conjuncts_in(k, x_arg(k, c, 0)) + conjuncts_in(k, x_arg(k, c, 1)) : 1;
+}
+
+int canon_may_join(const Kernel *k, const Conjuncts *c, ExprId condition)
+{
+    return c->n + conjuncts_in(k, condition) <= JOINED_MAX;
+}
+
 /* The sides of `or`; 0: more than `max`. */
 static uint32_t sides_of(const Kernel *k, ExprId e, ExprId *out, uint32_t max)
 {
@@ -186,7 +196,8 @@ ExprId canon_if(Kernel *k, ExprId e)
     if (c.n == 0)
         return x_as(k, then, type);
     ExprId condition = canon_and(k, loc, c.list, c.n);
-    if (x_at(k, then)->kind == X_IF && x_arg(k, then, 2) == otherwise) {
+    if (x_at(k, then)->kind == X_IF && x_arg(k, then, 2) == otherwise &&
+        canon_may_join(k, &c, x_arg(k, then, 0))) {
         condition = x_and(k, loc, condition, x_arg(k, then, 0));
         then = x_arg(k, then, 1);
     }

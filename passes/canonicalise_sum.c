@@ -28,7 +28,8 @@ static ExprId zero(Kernel *k, Loc loc, Type type)
 /* sum(i where c) if(d, v, 0) is sum(i where c and d) v. */
 static int body_guard(Kernel *k, Reduction *r)
 {
-    if (r->kind != RED_SUM || x_at(k, r->body)->kind != X_IF || !canon_is_zero(k, x_arg(k, r->body, 2)))
+    if (r->kind != RED_SUM || x_at(k, r->body)->kind != X_IF || !canon_is_zero(k, x_arg(k, r->body, 2)) ||
+        !canon_may_join(k, &r->where, x_arg(k, r->body, 0)))
         return 0;
     ExprId where = canon_and(k, r->loc, r->where.list, r->where.n);
     ExprId term = x_arg(k, r->body, 1);

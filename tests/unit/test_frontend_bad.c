@@ -154,7 +154,7 @@ static void deep_and_long(void **state)
     repeated(head, "x[t] + ", 800, "x[t] }", "");
     repeated(head, "x[t] + ", 50000, "x[t] }", "E0109");
     repeated(head, "x[t] * x[t] > 1 and ", 25, "x[t] }", "E0403");
-    repeated(head, "x[t] * x[t] > 1 and ", 40, "x[t] }", "E0315");
+    repeated(head, "x[t] * x[t] > 1 and ", 150, "x[t] }", "E0315");
     repeated("fn g(x) = x\n", "fn g(x) = g(g(x))\n", 50, "",
              "E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 "
              "E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209 E0209");
