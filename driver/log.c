@@ -131,34 +131,29 @@ static int open_numbered(CallLog *log)
 
 /* ---- what a call reads and writes ---- */
 
-static void add_tensor(CallLog *log, const char *name, const char *type, const void *at, uint32_t rank,
-                       const int64_t *shape, size_t bytes)
+void log_route(Arena *a, const char *param, const moe_route *r, LogTensor out[4])
 {
-    LogTensor t = {.name = name, .type = type, .at = at, .bytes = bytes, .rank = rank};
-    memcpy(t.shape, shape, rank * sizeof *shape);
-    vec_push(log->arena, &log->tensors, t);
+    const LogTensor fields[4] = {
+        {"start", "I64", r->start, 8 * ((size_t)r->groups + 1), 1, {r->groups + 1}},
+        {"count", "I64", r->count, 8 * (size_t)r->groups, 1, {r->groups}},
+        {"slot_of", "I32", r->slot_of, 4 * (size_t)r->rows, 1, {r->rows}},
+        {"row_of", "I32", r->row_of, 4 * (size_t)(r->tokens * r->choices), 2, {r->tokens, r->choices}}};
+    for (int i = 0; i < 4; i++) {
+        out[i] = fields[i];
+        out[i].name = arena_printf(a, "%s.%s", param, fields[i].name);
+    }
 }
 
 /* A route whose sizes are not the call's has no memory that may be read: the call refuses it. */
 static void add_route(CallLog *log, const char *name, const moe_route *r, const int64_t *sizes)
 {
+    LogTensor fields[4];
     if (!r->start || !r->count || !r->slot_of || !r->row_of ||
         memcmp(&r->tokens, sizes, 4 * sizeof *sizes) != 0)
         return;
-    const int64_t ends[1] = {r->groups + 1}, slots[2] = {r->tokens, r->choices};
-    const struct {
-        const char *field, *type;
-        const void *at;
-        const int64_t *shape;
-        uint32_t rank;
-        int64_t bytes;
-    } fields[] = {{"start", "I64", r->start, ends, 1, 8 * ends[0]},
-                  {"count", "I64", r->count, &r->groups, 1, 8 * r->groups},
-                  {"slot_of", "I32", r->slot_of, &r->rows, 1, 4 * r->rows},
-                  {"row_of", "I32", r->row_of, slots, 2, 4 * slots[0] * slots[1]}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        add_tensor(log, arena_printf(log->arena, "%s.%s", name, fields[i].field), fields[i].type,
-                   fields[i].at, fields[i].rank, fields[i].shape, (size_t)fields[i].bytes);
+    log_route(log->arena, name, r, fields);
+    for (int i = 0; i < 4; i++)
+        vec_push(log->arena, &log->tensors, fields[i]);
 }
 
 static const char *stored_name(Elem e)
@@ -168,21 +163,38 @@ static const char *stored_name(Elem e)
     return names[e];
 }
 
+int log_param(const moec_kernel *k, uint32_t param, const int64_t *dims, LogTensor *out)
+{
+    const SigParam *p = &k->sig->params[param];
+    int64_t bytes = moec_kernel_param_bytes(k, param, dims);
+    *out =
+        (LogTensor){.name = p->name, .type = stored_name(p->elem), .bytes = (size_t)bytes, .rank = p->rank};
+    if (bytes < 0 || moec_kernel_param_shape(k, param, dims, out->shape))
+        return 0;
+    if (p->packed) {
+        out->type = "U8";
+        out->rank = 1;
+        out->shape[0] = bytes;
+    }
+    return 1;
+}
+
 /* What is not there, or has no size, is left out: the call refuses it. */
 static void add_param(CallLog *log, uint32_t i)
 {
     const SigParam *p = &log->k->sig->params[i];
     const void *at = log->call->args[i];
-    int64_t shape[MOEC_MAX_RANK];
-    int64_t bytes = p->kind == MOEC_ROUTE ? 0 : moec_kernel_param_bytes(log->k, i, log->call->dims);
-    if (!at || bytes < 0 || moec_kernel_param_shape(log->k, i, log->call->dims, shape))
+    int64_t sizes[MOEC_MAX_RANK];
+    LogTensor t;
+    if (!at)
         return;
-    if (p->kind == MOEC_ROUTE)
-        add_route(log, p->name, at, shape);
-    else if (p->packed)
-        add_tensor(log, p->name, "U8", at, 1, &bytes, (size_t)bytes);
-    else
-        add_tensor(log, p->name, stored_name(p->elem), at, p->rank, shape, (size_t)bytes);
+    if (p->kind == MOEC_ROUTE) {
+        if (!moec_kernel_param_shape(log->k, i, log->call->dims, sizes))
+            add_route(log, p->name, at, sizes);
+    } else if (log_param(log->k, i, log->call->dims, &t)) {
+        t.at = at;
+        vec_push(log->arena, &log->tensors, t);
+    }
 }
 
 static void add_params(CallLog *log, Role without)
@@ -203,18 +215,22 @@ const char *log_sizes_text(const moec_kernel *k, const int64_t *dims, Arena *a)
 
 /* ---- files ---- */
 
+json_t *log_entry(const LogTensor *t, uint64_t begin)
+{
+    json_t *shape = json_array();
+    for (uint32_t d = 0; d < t->rank; d++)
+        json_array_append_new(shape, json_integer(t->shape[d]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->type, "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)(begin + t->bytes));
+}
+
 static json_t *header_of(const CallLog *log, json_t *metadata)
 {
     json_t *header = json_pack("{s:o}", "__metadata__", metadata);
     uint64_t begin = 0;
     for (uint32_t i = 0; i < log->tensors.len; i++) {
         const LogTensor *t = &log->tensors.at[i];
-        json_t *shape = json_array();
-        for (uint32_t d = 0; d < t->rank; d++)
-            json_array_append_new(shape, json_integer(t->shape[d]));
-        json_object_set_new(header, t->name,
-                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->type, "shape", shape,
-                                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + t->bytes)));
+        json_object_set_new(header, t->name, log_entry(t, begin));
         begin += t->bytes;
     }
     return header;

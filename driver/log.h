@@ -2,6 +2,7 @@
 #ifndef DRIVER_LOG_H
 #define DRIVER_LOG_H
 
+#include "base/json.h"
 #include "driver/module.h"
 #include "runtime/log.h"
 
@@ -16,6 +17,12 @@ typedef struct LogTensor {
     uint32_t rank;
     int64_t shape[MOEC_MAX_RANK];
 } LogTensor;
+
+/* What stands of a parameter that is no route: 0: these sizes are refused. And of a route that has its sizes. */
+int log_param(const moec_kernel *k, uint32_t param, const int64_t *dims, LogTensor *out);
+void log_route(Arena *a, const char *param, const moe_route *r, LogTensor out[4]);
+/* The entry of a header, for data that begin there. */
+json_t *log_entry(const LogTensor *t, uint64_t begin);
 
 const char *log_sizes_text(const moec_kernel *k, const int64_t *dims, Arena *a); /* "T=33 K=2" */
 

@@ -1,6 +1,5 @@
 /* `moec replay`: the calls of a log (driver/log.h) again, against their recorded results and against the interpreter. */
 #include "testing/parts.h"
-#include "base/json.h"
 #include "driver/log.h"
 
 #include <errno.h>
@@ -71,21 +70,32 @@ static const char *metadata(const ReplayFile *f, const char *name)
     return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), name));
 }
 
-/* The bytes of a tensor, which must be so many; NULL: it is not there, or *error says what is wrong. */
-static void *tensor(Arena *a, const ReplayFile *f, const char *name, size_t bytes, const char **error)
+/* The bytes of a tensor, which must be as it would be logged; NULL: it is not there, or *error says what is wrong. */
+static void *tensor(Arena *a, const ReplayFile *f, const LogTensor *t, const char **error)
 {
-    json_t *entry = json_object_get(f->header, name), *offsets = json_object_get(entry, "data_offsets");
+    const json_t *entry = json_object_get(f->header, t->name);
+    json_int_t begin = json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0));
+    size_t all = f->len - (size_t)(f->data - f->map);
     if (!entry)
         return NULL;
-    json_int_t begin = json_integer_value(json_array_get(offsets, 0)),
-               end = json_integer_value(json_array_get(offsets, 1));
-    size_t all = f->len - (size_t)(f->data - f->map);
-    if (begin < 0 || end < begin || (uint64_t)end > all)
-        *error = arena_printf(a, "%s: %s is not inside the file", f->path, name);
-    else if ((uint64_t)(end - begin) != bytes)
-        *error = arena_printf(a, "%s: %s has %lld bytes, but the kernel takes %zu", f->path, name,
-                              (long long)(end - begin), bytes);
+    json_t *expected = log_entry(t, (uint64_t)begin);
+    if (!json_equal(entry, expected))
+        *error = arena_printf(a, "%s: %s is %s, but the kernel takes %s", f->path, t->name,
+                              json_excerpt(a, entry), json_excerpt(a, expected));
+    else if (begin < 0 || (uint64_t)begin > all || t->bytes > all - (uint64_t)begin)
+        *error = arena_printf(a, "%s: %s is not inside the file", f->path, t->name);
+    json_decref(expected);
     return *error ? NULL : f->map + (f->data - f->map) + begin;
+}
+
+/* A number of the metadata, which a call wrote there by %d. */
+static const char *take_number(Arena *a, const ReplayFile *f, const char *name, int *out)
+{
+    const char *word = metadata(f, name);
+    *out = word ? atoi(word) : 0;
+    return word && strcmp(word, arena_printf(a, "%d", *out)) == 0
+               ? NULL
+               : arena_printf(a, "%s: its %s is no whole number", f->path, name);
 }
 
 /* ---- a call ---- */
@@ -121,26 +131,11 @@ static const char *take_sizes(ReplayedCall *r)
         r->dims[i] = strtoll(at + n + 1, &end, 10);
         at = end;
     }
-    return NULL;
-}
-
-static const char *field_name(const ReplayedCall *r, uint32_t param, const char *field)
-{
-    return arena_printf(r->arena, "%s.%s", moec_kernel_param_name(r->k, param), field);
-}
-
-typedef struct RouteMemory {
-    const char *field;
-    void **at;
-    size_t bytes;
-} RouteMemory;
-
-static void route_memory(moe_route *r, RouteMemory out[4])
-{
-    out[0] = (RouteMemory){"start", (void **)&r->start, 8 * ((size_t)r->groups + 1)};
-    out[1] = (RouteMemory){"count", (void **)&r->count, 8 * (size_t)r->groups};
-    out[2] = (RouteMemory){"slot_of", (void **)&r->slot_of, 4 * (size_t)r->rows};
-    out[3] = (RouteMemory){"row_of", (void **)&r->row_of, 4 * (size_t)(r->tokens * r->choices)};
+    const char *sizes = metadata(&r->in, "sizes"), *read = log_sizes_text(r->k, r->dims, r->arena);
+    return sizes && strcmp(sizes, read) == 0
+               ? NULL
+               : arena_printf(r->arena, "%s: its sizes are not those of the kernel, as in '%s'", r->in.path,
+                              read);
 }
 
 static const char *take_route(ReplayedCall *r, uint32_t i, const int64_t *sizes)
@@ -148,31 +143,34 @@ static const char *take_route(ReplayedCall *r, uint32_t i, const int64_t *sizes)
     moe_route *route = arena_new_of(r->arena, moe_route);
     const int reads = moec_kernel_param_role(r->k, i) != MOEC_OUT;
     const char *error = NULL;
-    RouteMemory memory[4];
+    LogTensor fields[4];
+    void *memory[4] = {NULL};
     *route = (moe_route){.tokens = sizes[0], .choices = sizes[1], .groups = sizes[2], .rows = sizes[3]};
-    route_memory(route, memory);
+    log_route(r->arena, moec_kernel_param_name(r->k, i), route, fields);
     for (int f = 0; f < 4 && !error; f++)
-        *memory[f].at =
-            reads ? tensor(r->arena, &r->in, field_name(r, i, memory[f].field), memory[f].bytes, &error)
-                  : arena_alloc(r->arena, memory[f].bytes + 1);
+        memory[f] =
+            reads ? tensor(r->arena, &r->in, &fields[f], &error) : arena_alloc(r->arena, fields[f].bytes + 1);
+    route->start = memory[0];
+    route->count = memory[1];
+    route->slot_of = memory[2];
+    route->row_of = memory[3];
     r->args[i] = reads && !route->start ? NULL : route;
     return error;
 }
 
 static const char *take_param(ReplayedCall *r, uint32_t i)
 {
-    int64_t shape[MOEC_MAX_RANK];
-    const int is_route = moec_kernel_param_kind(r->k, i) == MOEC_ROUTE;
-    int64_t bytes = is_route ? 0 : moec_kernel_param_bytes(r->k, i, r->dims);
+    int64_t sizes[MOEC_MAX_RANK];
+    LogTensor t;
     const char *error = NULL;
-    if (bytes < 0 || moec_kernel_param_shape(r->k, i, r->dims, shape))
+    if (moec_kernel_param_kind(r->k, i) == MOEC_ROUTE)
+        return moec_kernel_param_shape(r->k, i, r->dims, sizes) ? NULL : take_route(r, i, sizes);
+    if (!log_param(r->k, i, r->dims, &t))
         return NULL; /* the call refuses these sizes */
-    if (is_route)
-        return take_route(r, i, shape);
     if (moec_kernel_param_role(r->k, i) == MOEC_OUT)
-        r->args[i] = arena_alloc(r->arena, (size_t)bytes + 1);
+        r->args[i] = arena_alloc(r->arena, t.bytes + 1);
     else if (moec_kernel_param_read(r->k, i))
-        r->args[i] = tensor(r->arena, &r->in, moec_kernel_param_name(r->k, i), (size_t)bytes, &error);
+        r->args[i] = tensor(r->arena, &r->in, &t, &error);
     return error;
 }
 
@@ -206,14 +204,17 @@ static const char *compile(ReplayedCall *r, int interpret, moec_module **out)
 
 static const char *take_kernel(ReplayedCall *r)
 {
-    const char *name = metadata(&r->in, "kernel"), *threads = metadata(&r->in, "threads");
+    const char *name = metadata(&r->in, "kernel");
+    int threads = 0;
     const char *error =
         name ? compile(r, 0, &r->compiled)
              : arena_printf(r->arena, "%s is no logged call: it does not say which kernel", r->in.path);
+    if (!error)
+        error = take_number(r->arena, &r->in, "threads", &threads);
     if (error)
         return error;
     r->k = moec_module_kernel(r->compiled, name);
-    r->ctx = moe_ctx_new(threads ? atoi(threads) : 0);
+    r->ctx = moe_ctx_new(threads);
     if (!r->k || !moec_kernel_entry(r->k))
         return arena_printf(r->arena, "%s: its program has no kernel %s", r->in.path, name);
     return r->ctx ? NULL : "out of memory";
@@ -232,17 +233,16 @@ static size_t first_difference(const void *a, const void *b, size_t len)
 }
 
 /* One piece of memory against what the log has of it; typed: as elements, else as bytes. */
-static const char *compare_bits(ReplayedCall *r, const char *name, const void *got, size_t bytes, Elem elem,
-                                int typed)
+static const char *compare_bits(ReplayedCall *r, const LogTensor *t, const void *got, Elem elem, int typed)
 {
     const char *error = NULL;
-    const unsigned char *want = tensor(r->arena, &r->done, name, bytes, &error);
+    const unsigned char *want = tensor(r->arena, &r->done, t, &error);
     if (error || !want)
         return error;
-    size_t size = typed ? elem_bytes(elem) : 1, at = first_difference(got, want, bytes) / size * size;
+    size_t size = typed ? elem_bytes(elem) : 1, at = first_difference(got, want, t->bytes) / size * size;
     const char *type = typed ? elem_name(elem) : "bytes";
-    fprintf(r->out, "  %s: %zu %s, ", name, bytes / size, type);
-    if (at >= bytes) {
+    fprintf(r->out, "  %s: %zu %s, ", t->name, t->bytes / size, type);
+    if (at >= t->bytes) {
         fprintf(r->out, "the recorded bits\n");
         return NULL;
     }
@@ -260,26 +260,29 @@ static const char *compare_param(ReplayedCall *r, uint32_t i)
     const char *error = NULL;
     if (!r->args[i] || moec_kernel_param_role(r->k, i) == MOEC_IN)
         return NULL;
+    LogTensor t, fields[4];
     if (moec_kernel_param_kind(r->k, i) != MOEC_ROUTE)
-        return compare_bits(r, moec_kernel_param_name(r->k, i), r->args[i],
-                            (size_t)moec_kernel_param_bytes(r->k, i, r->dims),
-                            (Elem)moec_kernel_param_type(r->k, i), !moec_kernel_param_packed(r->k, i));
-    RouteMemory memory[4];
-    route_memory(r->args[i], memory);
+        return log_param(r->k, i, r->dims, &t)
+                   ? compare_bits(r, &t, r->args[i], (Elem)moec_kernel_param_type(r->k, i),
+                                  !moec_kernel_param_packed(r->k, i))
+                   : NULL;
+    log_route(r->arena, moec_kernel_param_name(r->k, i), r->args[i], fields);
     for (int f = 0; f < 4 && !error; f++)
-        error = compare_bits(r, field_name(r, i, memory[f].field), *memory[f].at, memory[f].bytes,
-                             f < 2 ? EL_I64 : EL_I32, 1);
+        error = compare_bits(r, &fields[f], fields[f].at, f < 2 ? EL_I64 : EL_I32, 1);
     return error;
 }
 
 static const char *compare_recorded(ReplayedCall *r, int status)
 {
-    const char *recorded = metadata(&r->done, "status"), *error = NULL;
-    if (!recorded) {
+    const char *error = NULL;
+    int then;
+    if (!r->done.map) {
         fprintf(r->out, "  the recorded call did not end; this one ends with: %s\n", moe_status_text(status));
         return NULL;
     }
-    const int then = atoi(recorded);
+    error = take_number(r->arena, &r->done, "status", &then);
+    if (error)
+        return error;
     if (then == MOE_OVERLAP &&
         !status) { /* addresses are not recorded, and here each argument has memory of its own */
         fprintf(r->out, "  refused when it was recorded, which cannot be repeated: %s\n",

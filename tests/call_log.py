@@ -77,12 +77,21 @@ def spoiled(call, scratch):
     with open(call, "rb") as f:
         whole = f.read()
     path = os.path.join(scratch, "damaged.in.safetensors")
+    takes = "but the kernel takes {"
     for name, content, expected in [("cut", whole[:-8], "not inside the file"), ("short", whole[:6], "not a file"),
                                     ("no JSON", b"\x08" + bytes(7) + b"xxxxxxxx", "no JSON object"),
                                     ("huge", b"\xff" * 16, "not a file"),
                                     ("other kernel", whole.replace(b'"kernel":"ffn_bwd"', b'"kernel":"ffn_fwd"'), "error:"),
                                     ("sizes", whole.replace(b"T=9", b"Q=9"), "no size of T"),
-                                    ("larger", whole.replace(b"T=9", b"T=8"), "bytes, but the kernel takes")]:
+                                    ("larger", whole.replace(b"T=9", b"T=8"), takes),
+                                    ("turned", whole.replace(b"[9,32]", b"[32,9]"), takes),
+                                    ("rank", whole.replace(b"[9,32]", b"[288] "), takes),
+                                    ("type", whole.replace(b'"dtype":"BF16"', b'"dtype":"F16" '), takes),
+                                    ("route", whole.replace(b'"rt.row_of":{"dtype":"I32"', b'"rt.row_of":{"dtype":"F32"'), takes),
+                                    ("threads", whole.replace(b'"threads":"0"', b'"threads":"x"'), "its threads is no whole number"),
+                                    ("no size", whole.replace(b"T=9 K", b"T=  K"), "no size of K"),
+                                    ("behind a size", whole.replace(b'F=16"', b'F=1x"'), "its sizes are not those of the kernel")]:
+        check(f"a damaged file ({name}) is another one", content != whole)
         with open(path, "wb") as f:
             f.write(content)
         said = run(MOEC, "replay", path, status=1)
