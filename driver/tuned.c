@@ -83,14 +83,19 @@ typedef struct TunedRecord {
     double far; /* from what is asked */
 } TunedRecord;
 
+/* A kernel of the program that has records. */
+typedef struct TunedKernel {
+    const char *name;
+    int ours; /* some are of this compiler and machine */
+} TunedKernel;
+
 typedef struct TunedQuery {
     Compilation *c;
     int64_t *sizes;
     TestRun run;
     const char *build, *machine, *target;
     Vec(TunedRecord) known; /* of this compiler and machine, with this routing and thread count */
-    Vec(const char *) kernels;
-    uint32_t others; /* records of the program that are of others */
+    Vec(TunedKernel) kernels;
 } TunedQuery;
 
 static int is_near(double a, double b, double most) { return a <= b * most && b <= a * most; }
@@ -124,12 +129,13 @@ static int is_ours(const TunedQuery *q, const moec_record *r)
            strcmp(r->target, q->target) == 0;
 }
 
-static void add_kernel(TunedQuery *q, const char *name)
+static TunedKernel *add_kernel(TunedQuery *q, const char *name)
 {
     for (uint32_t i = 0; i < q->kernels.len; i++)
-        if (strcmp(q->kernels.at[i], name) == 0)
-            return;
-    vec_push(q->c->arena, &q->kernels, name);
+        if (strcmp(q->kernels.at[i].name, name) == 0)
+            return &q->kernels.at[i];
+    vec_push(q->c->arena, &q->kernels, (TunedKernel){.name = arena_strdup(q->c->arena, name)});
+    return &q->kernels.at[q->kernels.len - 1];
 }
 
 static int take_record(void *user, const moec_record *r)
@@ -139,14 +145,12 @@ static int take_record(void *user, const moec_record *r)
     TestRun run = {0};
     if (r->state != MOEC_BEST && r->state != MOEC_KEPT)
         return 0;
-    const char *kernel = arena_strdup(q->c->arena, r->kernel);
-    add_kernel(q, kernel);
-    if (!is_ours(q, r)) {
-        q->others++;
+    TunedKernel *kernel = add_kernel(q, r->kernel);
+    if (!is_ours(q, r))
         return 0;
-    }
+    kernel->ours = 1;
     TunedRecord out = {.record = *r, .sizes = arena_array(m->arena, int64_t, m->dims.len + 1)};
-    out.record.kernel = kernel;
+    out.record.kernel = kernel->name;
     out.record.schedule = arena_strdup(q->c->arena, r->schedule);
     out.record.sizes = arena_strdup(q->c->arena, r->sizes);
     out.record.routing = arena_strdup(q->c->arena, r->routing);
@@ -201,14 +205,33 @@ static const TunedRecord *nearest(TunedQuery *q, const char *kernel)
     return best;
 }
 
-static const char *why_none(TunedQuery *q, const char *kernel)
+static const char *why_none(const TunedQuery *q, const TunedKernel *kernel)
 {
     for (uint32_t i = 0; i < q->known.len; i++)
-        if (strcmp(q->known.at[i].record.kernel, kernel) == 0)
+        if (strcmp(q->known.at[i].record.kernel, kernel->name) == 0)
             return "its records are of other sizes";
-    return q->others ? "its records are of another compiler, instruction set or kind of CPU, or of another "
-                       "routing or thread count"
-                     : "its records are of another routing or thread count";
+    return kernel->ours ? "its records are of another routing or thread count"
+                        : "its records are of another compiler, instruction set or kind of CPU";
+}
+
+/* Whoever names the calls counts on a schedule. */
+static void warn(Compilation *c, const char *help, const char *why)
+{
+    diag_add(&c->diags, DIAG_tuned_unread, (Loc){0}, help, "%s", why);
+    text_add(&c->tuned, "%s\n", why);
+}
+
+/* That records are of other calls can be mended by who names the calls; that they are of another compiler cannot. */
+static void settle_without(TunedQuery *q, const TunedKernel *kernel)
+{
+    const char *why =
+        arena_printf(q->c->arena, "kernel %s: no tuned schedule: %s", kernel->name, why_none(q, kernel));
+    if (kernel->ours)
+        warn(q->c,
+             "tune it for such calls, or name calls like those of its records, which `moec db ls` lists",
+             why);
+    else
+        text_add(&q->c->tuned, "%s\n", why);
 }
 
 /* Schedules that hold, and what messages call them. */
@@ -216,15 +239,15 @@ typedef struct TunedSchedules {
     Text text, from;
 } TunedSchedules;
 
-static void settle(TunedQuery *q, const char *path, const char *kernel, TunedSchedules *schedules)
+static void settle(TunedQuery *q, const char *path, const TunedKernel *kernel, TunedSchedules *schedules)
 {
     const Module *m = q->c->module;
-    const TunedRecord *r = nearest(q, kernel);
+    const TunedRecord *r = nearest(q, kernel->name);
     for (DimId d = 0; r && d < m->dims.len; d++)
-        if (r->sizes[d] >= 0 && !is_inside(q, kernel, d))
+        if (r->sizes[d] >= 0 && !is_inside(q, kernel->name, d))
             r = NULL;
     if (!r) {
-        text_add(&q->c->tuned, "kernel %s: no tuned schedule: %s\n", kernel, why_none(q, kernel));
+        settle_without(q, kernel);
         return;
     }
     const moec_record *found = &r->record;
@@ -232,7 +255,7 @@ static void settle(TunedQuery *q, const char *path, const char *kernel, TunedSch
     if (*found->schedule)
         text_add(&schedules->from, schedules->from.len ? ", record %lld" : "schedule of record %lld",
                  (long long)found->id);
-    text_add(&q->c->tuned, "kernel %s: %s, record %lld of %s: at %s%s%s ", kernel,
+    text_add(&q->c->tuned, "kernel %s: %s, record %lld of %s: at %s%s%s ", kernel->name,
              found->state == MOEC_BEST ? "a tuned schedule" : "the default", (long long)found->id, path,
              found->sizes, *found->routing ? ", " : "", found->routing);
     if (found->state == MOEC_BEST)
@@ -249,13 +272,6 @@ static const char *system_path(void)
     return named && *named ? named : MOEC_TUNED_SYSTEM;
 }
 
-/* Whoever names the calls counts on a schedule, which is not there for a reason that has nothing to do with them. */
-static void warn(Compilation *c, const char *help, const char *why)
-{
-    diag_add(&c->diags, DIAG_tuned_unread, (Loc){0}, help, "no tuned schedules: %s", why);
-    text_add(&c->tuned, "no tuned schedules: %s\n", why);
-}
-
 /* A database that cannot be read costs only what it would have brought. */
 static void read_records(TunedQuery *q, const char *path, RecordsMode mode, TunedSchedules *schedules)
 {
@@ -267,9 +283,10 @@ static void read_records(TunedQuery *q, const char *path, RecordsMode mode, Tune
         error = arena_printf(q->c->arena, "%s: %s", path, records_error(records));
     records_close(records);
     if (error)
-        warn(q->c, "move the file away, or name another one by MOE_TUNED", error);
+        warn(q->c, "move the file away, or name another one by MOE_TUNED",
+             arena_printf(q->c->arena, "no tuned schedules: %s", error));
     for (uint32_t i = 0; !error && i < q->kernels.len; i++)
-        settle(q, path, q->kernels.at[i], schedules);
+        settle(q, path, &q->kernels.at[i], schedules);
     if (schedules->from.len)
         text_add(&schedules->from, " of %s", path);
 }
@@ -297,7 +314,8 @@ const char *tuned_schedules(Compilation *c)
         return NULL;
     }
     if (c->isas.n != 1) {
-        warn(c, "name one by --target", "they are of one instruction set, and here are several");
+        warn(c, "name one by --target",
+             "no tuned schedules: they are of one instruction set, and here are several");
         return NULL;
     }
     read_records(&q, path, RECORDS_READ, &schedules);

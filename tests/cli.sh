@@ -184,6 +184,8 @@ expect 1 'no record 99999' "$moec" db show 99999
 expect 0 'record [0-9]* of .*tuned.db: at T=16 H=64' "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 'no tuned schedules: there is no place for records' env -u MOE_TUNED -u HOME -u XDG_CACHE_HOME MOEC_CACHE=off "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 'its records are of other sizes' "$moec" explain a.moe rmsnorm --tuned-for T=17,H=64
+expect 0 'a.moe: warning.W1006.: kernel rmsnorm: no tuned schedule: its records are of other sizes' "$moec" a.moe --tuned-for T=17,H=64 -o tuned.so
+expect 0 'a.moe: warning.W1006.: kernel rmsnorm: no tuned schedule: its records are of another routing or thread count' "$moec" a.moe --tuned-for T=16,H=64 --threads=3 -o tuned.so
 expect 0 'MOE_TUNED is off' env MOE_TUNED=off "$moec" explain a.moe rmsnorm --tuned-for T=16,H=64
 expect 0 '' "$moec" a.moe --tuned-for T=16,H=64 --emit=so -o tuned.so
 expect 0 'a.moe: warning.W1006.: no tuned schedules: they are of one instruction set' "$moec" a.moe --tuned-for T=16,H=64 --target=generic,avx2 -o tuned.so
