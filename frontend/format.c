@@ -333,7 +333,7 @@ static int same_words(const Format *a, const Format *b)
 const char *frontend_format(Module *m, const char *path, const char *text, size_t len)
 {
     Format f = {.arena = m->arena}, check = {.arena = m->arena};
-    const AstFile *file = source_read(m, path, &text, &len);
+    const AstFile *file = source_read(m, path, TEXT_FILE, &text, &len);
     if (!file || file->broken || !read_lines(&f, text, len))
         return NULL;
     align_equals(&f);

@@ -114,7 +114,7 @@ static void read_text(FileReader *r, const char *path, const char *text, size_t 
     uint32_t at = r->sources.len, depth = r->chain.len;
     vec_push(c->arena, &r->sources, (UsedFile){identity_of(c->arena, path), SOURCE_READING});
     vec_push(c->arena, &r->chain, path);
-    AstFile *ast = source_read(c->m, path, &text, &len);
+    AstFile *ast = source_read(c->m, path, TEXT_FILE, &text, &len);
     c->broken |= !ast || ast->broken;
     for (uint32_t i = 0; ast && i < ast->decls.len; i++) {
         const AstDecl *d = ast->decls.at[i];
@@ -129,13 +129,11 @@ static void read_text(FileReader *r, const char *path, const char *text, size_t 
     r->chain.len = depth;
 }
 
-/* The text that the scanner and the diagnostics keep pointers into: it lives as long as the module. */
-static void read_copy(FileReader *r, const char *path, const char *text, size_t len)
+/* The text that the scanner and the diagnostics keep pointers into: it lives as long as the module. One that is too long is not
+ * read, and needs no copy. */
+static const char *copy_of(Arena *a, const char *text, size_t len)
 {
-    size_t kept = len <= FRONTEND_MAX_BYTES ? len : 0;
-    char *copy = arena_alloc(r->c->arena, kept + 1);
-    memcpy(copy, text, kept);
-    read_text(r, path, kept == len ? copy : text, len);
+    return len <= FRONTEND_MAX_BYTES ? arena_strndup(a, text, len) : text;
 }
 
 /* Blocks of kernels that a later block is about, from `first` on, go. */
@@ -154,31 +152,35 @@ static void replace_schedules(Sema *c, uint32_t first)
 }
 
 /* Blocks of one kind that are given beside the file, under a name of their own; NULL: the word. */
-static void read_blocks(FileReader *r, const char *blocks, AstDeclKind kind, const char *word,
-                        const char *name)
+static void read_blocks(Sema *c, const char *blocks, AstDeclKind kind, const char *word, const char *name)
 {
-    Sema *c = r->c;
-    uint32_t first = c->decls.len;
-    const char *text = arena_printf(c->arena, "moe 1 %s", blocks);
-    read_copy(r, arena_printf(c->arena, "<%s>", name ? name : word), text, strlen(text));
-    for (uint32_t i = first; i < c->decls.len; i++)
-        if (c->decls.at[i]->kind != kind) {
-            diag_add(c->m->diags, DIAG_given_block, c->decls.at[i]->loc, "leave the rest in the program",
+    size_t len = strlen(blocks);
+    const char *text = copy_of(c->arena, blocks, len);
+    const AstFile *ast =
+        source_read(c->m, arena_printf(c->arena, "<%s>", name ? name : word), TEXT_BESIDE, &text, &len);
+    c->broken |= !ast || ast->broken;
+    for (uint32_t i = 0; ast && i < ast->decls.len; i++) {
+        const AstDecl *d = ast->decls.at[i];
+        if (d->kind == kind) {
+            vec_push(c->arena, &c->decls, d);
+        } else {
+            diag_add(c->m->diags, DIAG_given_block, d->loc, "leave the rest in the program",
                      "what is given as %s beside a program holds `%s` blocks only", word, word);
             c->broken = 1;
         }
+    }
 }
 
-static void read_extras(FileReader *r, FrontendExtras extras)
+static void read_extras(Sema *c, FrontendExtras extras)
 {
     if (extras.derive)
-        read_blocks(r, extras.derive, DECL_DERIVE, "derive", NULL);
-    uint32_t first = r->c->decls.len;
+        read_blocks(c, extras.derive, DECL_DERIVE, "derive", NULL);
+    uint32_t first = c->decls.len;
     if (extras.schedule)
-        read_blocks(r, extras.schedule, DECL_SCHEDULE, "schedule", extras.schedule_from);
-    replace_schedules(r->c, first);
+        read_blocks(c, extras.schedule, DECL_SCHEDULE, "schedule", extras.schedule_from);
+    replace_schedules(c, first);
     if (extras.types)
-        sema_take_types(r->c, extras.types);
+        sema_take_types(c, extras.types);
 }
 
 Sema *sema_read(Module *m, const char *path, const char *text, size_t len, FrontendExtras extras)
@@ -188,8 +190,8 @@ Sema *sema_read(Module *m, const char *path, const char *text, size_t len, Front
     c->types.arena = c->dims.arena = c->groups.arena = c->functions.arena = c->kernels.arena =
         c->derived.arena = c->bad.arena = m->arena;
     FileReader r = {.c = c};
-    read_copy(&r, path, text, len);
-    read_extras(&r, extras);
+    read_text(&r, path, copy_of(m->arena, text, len), len);
+    read_extras(c, extras);
     return c;
 }
 

@@ -321,23 +321,36 @@ Parser *parser_trial(Arena *a, const char *text, size_t len)
     return trial;
 }
 
+/* A text beside a file has no version, with which the grammar begins. */
+static int parse(Parser *p)
+{
+    static const ParserToken version[] = {{.kind = KW_MOE}, {.kind = INTEGER, .integer = {.value = 1}}};
+    if (p->kind == TEXT_BESIDE) {
+        memcpy(p->queue, version, sizeof version);
+        p->queued = sizeof version / sizeof *version;
+    }
+    return moe_parse(p);
+}
+
 uint32_t parser_mistake(Parser *p, const char *text, size_t len, size_t from)
 {
     Arena *scratch = arena_scratch(p->arena);
     ArenaMark mark = arena_mark(scratch);
     Parser *trial = parser_trial(scratch, text, len);
     trial->tried_from = from;
-    moe_parse(trial);
+    trial->kind = p->kind;
+    parse(trial);
     scanner_close(trial);
     uint32_t line = trial->mistake_at;
     arena_release(scratch, mark);
     return line;
 }
 
-AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len)
+AstFile *parser_read(Module *m, uint32_t file_index, TextKind kind, const char *text, size_t len)
 {
     Parser *p = open_parser(m, file_index, text, len);
-    if (moe_parse(p) != 0)
+    p->kind = kind;
+    if (parse(p) != 0)
         p->file->broken = 1;
     scanner_close(p);
     return p->file;

@@ -4,6 +4,9 @@
 
 #include "frontend/ast.h"
 
+/* What a text is: a file, which begins with its version; or declarations given beside one, which have no line for that. */
+typedef enum TextKind { TEXT_FILE, TEXT_BESIDE } TextKind;
+
 /* What the scanner hands on. The grammar's union has one member of each kind that a token carries. */
 typedef struct ParserToken {
     int kind; /* of the generated parser */
@@ -19,6 +22,7 @@ struct Parser {
     Module *m;
     Arena *arena;
     AstFile *file;
+    TextKind kind;
     const char *text;
     size_t len;
     uint32_t file_index;
@@ -43,10 +47,10 @@ struct Parser {
 };
 
 /* Text -> AST. Errors are reported; what could be parsed is in the result. `text` must outlive the module. */
-AstFile *parser_read(Module *m, uint32_t file_index, const char *text, size_t len);
-/* The same of a whole file, known from then on as `path`: text and len become what is behind a byte order mark, which is no part of
+AstFile *parser_read(Module *m, uint32_t file_index, TextKind kind, const char *text, size_t len);
+/* The same of a whole text, known from then on as `path`: text and len become what is behind a byte order mark, which is no part of
  * the text. NULL: it is too long or not UTF-8, which is reported (source.c). */
-AstFile *source_read(Module *m, const char *path, const char **text, size_t *len);
+AstFile *source_read(Module *m, const char *path, TextKind kind, const char **text, size_t *len);
 /* The words of a text that is no file, as those of a block. NULL: some are no words, which is reported. */
 const AstWords *parser_read_words(Module *m, uint32_t file_index, const char *text);
 

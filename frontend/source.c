@@ -49,11 +49,11 @@ static int text_ok(Module *m, uint32_t file, const char *text, size_t len)
     return 0;
 }
 
-AstFile *source_read(Module *m, const char *path, const char **text, size_t *len)
+AstFile *source_read(Module *m, const char *path, TextKind kind, const char **text, size_t *len)
 {
     size_t mark = byte_order_mark(*text, *len);
     *text += mark;
     *len -= mark;
     uint32_t file = diag_add_file(m->diags, path, *text, *len);
-    return text_ok(m, file, *text, *len) ? parser_read(m, file, *text, *len) : NULL;
+    return text_ok(m, file, *text, *len) ? parser_read(m, file, kind, *text, *len) : NULL;
 }

@@ -450,7 +450,13 @@ static void a_schedule_is_given_beside_a_program(void **state)
     int64_t small = work_with(c, "schedule mul { tile y : M = 32 N = 32 K = 32 }");
     assert_in_range(small, 1, work_with(c, NULL) - 1);
     assert_int_equal(work_with(c, "schedule mul { tile y : M = 31 }"), -1);
-    assert_non_null(strstr(moec_error_text(c), "<schedule>:1:"));
+    assert_non_null(strstr(moec_error_text(c), "<schedule>:1:29: "));
+    assert_non_null(strstr(moec_error_text(c), "\n    schedule mul { tile y : M = 31 }\n"));
+    assert_int_equal(work_with(c, "\xef\xbb\xbf// beside\nschedule mul { tile y : M = 32\n"), -1);
+    assert_non_null(strstr(moec_error_text(c), "<schedule>:2:14: error[E0101]: this `{` has no `}`\n"));
+    assert_int_equal(work_with(c, "schedule mul { tile y : M 32 }"), -1);
+    assert_non_null(
+        strstr(moec_error_text(c), "help: write `=` here\n    schedule mul { tile y : M = 32 }\n"));
     assert_int_equal(work_with(c, "dim Q"), -1);
     assert_non_null(strstr(moec_error_text(c), "`schedule` blocks only"));
     moec_context_free(c);

@@ -357,7 +357,7 @@ static void derive_is_given_beside_a_program(void **state)
     snprintf(command, sizeof command, "rm -r %s", directory);
     assert_int_equal(system(command), 0);
     refused_to_compile(api->context, &(moec_options){.derive = "derive (h_fwd, h_bwd) from f wrt q"},
-                       "<derive>:1:");
+                       "<derive>:1:34: ");
     refused_to_compile(api->context, &(moec_options){.derive = "dim Q"}, "`derive` blocks only");
     refused_to_compile(api->context, &(moec_options){.derive = "derive (f_fwd, h) from f wrt x"}, "f_fwd");
 }
