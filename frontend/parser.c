@@ -193,7 +193,7 @@ static int expects(const char *const *expected, int n, const char *what)
     return 0;
 }
 
-/* The sign or kind of word that most likely was forgotten. */
+/* The sign or kind of word that most likely was forgotten; NULL: none. */
 static const char *likely(const char *const *expected, int n)
 {
     static const char *const first[] = {"'='", "')'", "']'", "'}'", "','",
@@ -205,7 +205,7 @@ static const char *likely(const char *const *expected, int n)
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)
         if (expects(expected, n, first[i]))
             return first[i];
-    return n > 0 ? expected[0] : NULL;
+    return n > 0 && strcmp(expected[0], "the end of the file") != 0 ? expected[0] : NULL;
 }
 
 static const char *unquoted(Parser *p, const char *symbol)
