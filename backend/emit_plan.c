@@ -80,7 +80,7 @@ static void mark_field(Marker *m, RouteId r, RouteField f)
 static void mark_route(Marker *m, const Stmt *s, RouteId r)
 {
     for (RouteField f = 0; f < RF_FIELDS; f++) {
-        int read = s->kind != TILE_blocks && m->p->p->fields >> (r * RF_FIELDS + f) & 1;
+        int read = s->kind != TILE_blocks && tile_uses_field(m->p->p, r, f);
         if (s->kind == TILE_route || f == RF_start || f == RF_count || read)
             mark_field(m, r, f);
     }

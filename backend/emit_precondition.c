@@ -260,7 +260,7 @@ static void require_route_field(Emit *e, Ranges *ranges, RouteId id, RouteField 
     };
     L *l = e->l;
     const Route *r = &e->k->routes.at[id];
-    if (r->role == ROLE_IN && f > RF_count && !(e->p->p->fields >> (id * RF_FIELDS + f) & 1))
+    if (r->role == ROLE_IN && f > RF_count && !tile_uses_field(e->p->p, id, f))
         return;
     const char *name = SAY(e, "%s.%s", r->name, names[f]);
     V pointer = l_load(l, l->ptr, l_field(l, e->p->shared->route, route, fields[f]), 8);

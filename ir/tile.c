@@ -98,9 +98,10 @@ TensorId tile_transposed(Kernel *k, TensorId w)
 
 TensorId tile_route_field(Kernel *k, RouteId r, RouteField f)
 {
-    if (r >= 32 / RF_FIELDS)
-        BUG(k->module->arena, "tile_route_field: kernel %s has more than %d routes", k->name, 32 / RF_FIELDS);
-    program_of(k)->fields |= 1u << (r * RF_FIELDS + f);
+    TileProgram *p = program_of(k);
+    while (p->fields.len <= r)
+        vec_push(k->module->arena, &p->fields, 0);
+    p->fields.at[r] |= (uint8_t)(1u << f);
     for (TensorId t = 0; t < k->tensors.len; t++)
         if (k->tensors.at[t].route == r && k->tensors.at[t].field == f)
             return t;

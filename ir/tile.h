@@ -166,8 +166,13 @@ typedef struct TileProgram {
     Vec(Stmt) stmts;
     StmtId first;     /* first launch */
     Extent work;      /* rough number of scalar operations of a call: small calls stay on one thread */
-    uint32_t fields;  /* bit (route * RF_FIELDS + field): the program reads or writes that route field */
+    Vec(uint8_t) fields; /* by route, of those that it has any of: bit f: it reads or writes RouteField f */
 } TileProgram;
+
+static inline int tile_uses_field(const TileProgram *p, RouteId r, RouteField f)
+{
+    return r < p->fields.len && p->fields.at[r] >> f & 1;
+}
 
 Stmt tile_stmt(TileKind kind, Loc loc); /* all ids NONE */
 StmtId tile_add(Kernel *k, Stmt s);     /* not linked yet */

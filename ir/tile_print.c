@@ -55,7 +55,7 @@ static void print_fields(const Kernel *k, Text *out)
     int n = 0;
     for (TensorId t = 0; t < k->tensors.len; t++) {
         const Tensor *field = &k->tensors.at[t];
-        if (field->route == NONE || !(k->tiles->fields >> (field->route * RF_FIELDS + field->field) & 1))
+        if (field->route == NONE || !tile_uses_field(k->tiles, field->route, (RouteField)field->field))
             continue;
         text_add(out, n++ ? ", %s" : "    fields %s", field->name);
     }

@@ -69,7 +69,7 @@ static void verify_load(TileVerifier *v, const Expr *x)
         tile_broken(v, "%s has %u axes and %u subscripts", t->name, t->rank, x->nargs);
     if (t->role == ROLE_LOCAL && t->space == SPACE_GM)
         tile_broken(v, "%s is read but has no memory", t->name);
-    if (t->route != NONE && !(k->tiles->fields >> (t->route * RF_FIELDS + t->field) & 1))
+    if (t->route != NONE && !tile_uses_field(k->tiles, t->route, (RouteField)t->field))
         tile_broken(v, "%s is read but not among the fields of the program", t->name);
 }
 
