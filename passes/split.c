@@ -47,27 +47,20 @@ static void scope_add(Scope *s, IndexId i)
         s->index[s->n++] = i;
 }
 
-static int scope_has(const Scope *s, IndexId i)
-{
-    for (uint32_t n = 0; n < s->n; n++)
-        if (s->index[n] == i)
-            return 1;
-    return 0;
-}
-
 /* Index variables that e uses and does not bind. */
 static Scope free_of(const Kernel *k, ExprId e)
 {
-    Scope bound = {.n = 0}, used = {.n = 0}, out = {.n = 0};
-    each_below (n, k, e, EVERYWHERE) {
+    Scope out = {.n = 0};
+    Arena *scratch = k->module->scratch;
+    ArenaMark mark = arena_mark(scratch);
+    uint8_t *bound = arena_array(scratch, uint8_t, k->indices.len + 1);
+    each_below (n, k, e, EVERYWHERE)
         for (uint32_t b = 0; b < x_at(k, *n)->nbound; b++)
-            scope_add(&bound, x_bound(k, *n, b));
-        if (x_at(k, *n)->kind == X_INDEX)
-            scope_add(&used, x_at(k, *n)->sym);
-    }
-    for (uint32_t n = 0; n < used.n; n++)
-        if (!scope_has(&bound, used.index[n]))
-            scope_add(&out, used.index[n]);
+            bound[x_bound(k, *n, b)] = 1;
+    each_below (n, k, e, EVERYWHERE)
+        if (x_at(k, *n)->kind == X_INDEX && !bound[x_at(k, *n)->sym])
+            scope_add(&out, x_at(k, *n)->sym);
+    arena_release(scratch, mark);
     return out;
 }
 
