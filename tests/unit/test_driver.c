@@ -299,6 +299,13 @@ static void unusable_places_are_not_used(void **state)
     assert_int_equal(chmod(p->directory, 0777), 0);
     assert_null(cache_directory(p->directory, p->arena)); /* anybody could put code there */
     cache_store("/proc/none", KEY, bytes("x"), bytes("y"), p->arena);
+    const char *path = arena_printf(p->arena, "%s/%s.so", p->directory, KEY);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_false(cache_find(p->directory, KEY, p->arena, &(CacheEntry){.path = NULL}));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("/dev/zero", path), 0);
+    assert_false(cache_find(p->directory, KEY, p->arena, &(CacheEntry){.path = NULL}));
+    assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(in(p, "made"), 0700), 0);
     const char *deep = cache_directory(in(p, "made/on/demand"), p->arena);
     assert_non_null(deep);
