@@ -71,8 +71,9 @@ static const char *lines_of(Page *p, StmtId launch)
 
 static void put_launches(Page *p)
 {
-    static const char *const heads[] = {"launch", "lines",    "on",     "us",    "share",
-                                        "cube",   "bound by", "memory", "items", "most/mean"};
+    const char *products = bound_name(p->t->machine, UNIT_cube);
+    const char *const heads[] = {"launch", "lines",    "on",     "us",    "share",
+                                 products, "bound by", "memory", "items", "most/mean"};
     text_add(p->out, "<h2>Launches</h2>\n<p class=\"note\">Equations of several lines in one launch are "
                      "fused.</p>\n<table><tr>");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)

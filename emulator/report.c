@@ -143,15 +143,19 @@ static void put_head(const Simulated *s, Text *out)
     const Machine *m = s->trace->machine;
     text_add(out, "%s on %s: %.1f us, %lld cycles at %lld MHz\n", s->trace->k->name, m->name,
              us(s, s->cycles), (long long)s->cycles, (long long)m->clock.core);
-    text_add(out, "cube: %.1f %% of %.1f %s\n", 100 * cube_use(s, total_steps(s), s->cycles),
+    text_add(out, "%s: %.1f %% of %.1f %s\n", bound_name(m, UNIT_cube),
+             100 * cube_use(s, total_steps(s), s->cycles),
              flops(s) * (double)m->clock.core * (is_cpu(s) ? 1e-3 : 1e-6), is_cpu(s) ? "Gflop/s" : "Tflop/s");
     text_add(out, "%s\n", report_error(s, out->arena));
 }
 
+static int width_of(const Simulated *s, int bound) { return bound < UNIT_COUNT ? is_cpu(s) ? 8 : 6 : 13; }
+
 static void put_launches(const Simulated *s, Text *out)
 {
-    text_add(out, "\n%-28s %5s  %-12s %9s %6s %6s  %s\n", "launch", "line", "on", "us", "share", "cube",
-             "bound by");
+    const int width = width_of(s, UNIT_cube);
+    text_add(out, "\n%-28s %5s  %-12s %9s %6s %*s  %s\n", "launch", "line", "on", "us", "share", width,
+             bound_name(s->trace->machine, UNIT_cube), "bound by");
     for (uint32_t i = 0; i < s->trace->launches.len; i++) {
         const LaunchTrace *t = &s->trace->launches.at[i];
         const SimulatedLaunch *l = &s->launches[i];
@@ -162,14 +166,12 @@ static void put_launches(const Simulated *s, Text *out)
             text_add(out, "%9s\n", "-");
             continue;
         }
-        text_add(out, "%9.1f %5.1f%% %5.1f%%  %s\n", us(s, l->end - from),
-                 s->cycles ? 100 * (double)(l->end - from) / (double)s->cycles : 0,
+        text_add(out, "%9.1f %5.1f%% %*.1f%%  %s\n", us(s, l->end - from),
+                 s->cycles ? 100 * (double)(l->end - from) / (double)s->cycles : 0, width - 1,
                  100 * cube_use(s, l->cube_steps, l->end - from),
                  bound_text(s->trace->machine, l, out->arena));
     }
 }
-
-static int width_of(const Simulated *s, int bound) { return bound < UNIT_COUNT ? is_cpu(s) ? 8 : 6 : 13; }
 
 /* How busy the busiest unit of each kind is. */
 static void put_units(const Simulated *s, Text *out)
