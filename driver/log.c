@@ -32,10 +32,24 @@ static const char *folder_of_calls(void)
     return folder && *folder ? folder : NULL;
 }
 
+static int wanted_calls, other_calls; /* was there one that MOE_LOG_ONLY names, and one that it does not? */
+
 static int is_wanted(const char *kernel)
 {
     const char *only = getenv("MOE_LOG_ONLY");
-    return !only || !*only || text_lists(only, kernel);
+    const int wanted = !only || !*only || text_lists(only, kernel);
+    __atomic_store_n(wanted ? &wanted_calls : &other_calls, 1, __ATOMIC_RELAXED);
+    return wanted;
+}
+
+/* Which kernels are called is only known at the end. */
+__attribute__((destructor)) static void say_unmatched(void)
+{
+    const char *only = getenv("MOE_LOG_ONLY");
+    if (only && other_calls && !wanted_calls)
+        fprintf(stderr,
+                "moec: MOE_LOG_ONLY is '%s', and no kernel of that name was called: nothing is logged\n",
+                only);
 }
 
 enum { KEEP_DEFAULT = 100 };
