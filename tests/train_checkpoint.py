@@ -183,12 +183,14 @@ def other_options_are_refused(at):
     refuses(1, "the model's num_hidden_layers is", "--resume", f"{at}/a", "--model", f"{at}/other.json")
     refuses(1, "the data are not those", "--resume", f"{at}/a", "--data", TINY[3], "--data", TINY[1])
     refuses(1, "has step-00000002, and this run is at step 0", *TINY, "--save", f"{at}/a")
-    refuses(1, "cannot be read: No such file", f"--resume={at}/nothing")
-    refuses(1, "has no checkpoint", f"--resume={at}")
+    begins = "begins where there is no checkpoint yet"
+    refuses(1, f"cannot be read: No such file or directory; `--save {at}/nothing --resume` {begins}", f"--resume={at}/nothing")
+    refuses(1, f"has no checkpoint; `--save {at} --resume` {begins}", f"--resume={at}")
     refuses(1, f"name one, as {at}/a/step-00000002", "generate", "--model", f"{at}/a", "--ids", 1)
     refuses(1, "without a folder", *TINY, "--resume")
     run(TRAIN, "--data", TINY[3], "--layers", 1, "--width", 32, "--heads", 2, "--experts", 4, "--save", f"{at}/options", "--steps", 1,
-        "--sample", 0, "--validation-batches", 1)
+        "--sample", 0, "--validation-batches", 1, "--seed", 2**53)
+    refuses(1, f"--seed is {2**53 + 1}, and", "--resume", f"{at}/options", "--seed", 2**53 + 1)
     refuses(1, "--experts is 8, and", "--resume", f"{at}/options", "--experts", 8)
     run(TRAIN, "--resume", f"{at}/options", "--experts", 4, "--steps", 2)
     run(TRAIN, "--resume", f"{at}/a", "--steps", 3, "--lr", 1e-4, "--micro-batches", 1, "--threads", 1)
@@ -197,6 +199,8 @@ def other_options_are_refused(at):
     for made in (False, True):  # none yet: it begins
         out, _ = run(TRAIN, *TINY, "--resume", "--save", f"{at}/new", "--steps", 1 + made)
         expect(f"--resume: {at}/new has no checkpoint, so the run begins at step 1\n" in out or made, out)
+        expect(("goes on from" in out) == made and ("no checkpoint" in out) != made, out)
+        out, _ = run(TRAIN, *TINY, "--resume", f"{at}/named", "--save", f"{at}/named", "--steps", 1 + made)
         expect(("goes on from" in out) == made and ("no checkpoint" in out) != made, out)
 
 

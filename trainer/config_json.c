@@ -117,7 +117,7 @@ static const char *keep_value(const OptionReader *r, OptionId o, const json_t *v
         return NULL;
     json_t *mine = value_of(r->c, o);
     const int same =
-        json_is_number(mine) ? json_number_value(mine) == json_number_value(value) : json_equal(mine, value);
+        json_is_real(mine) ? json_number_value(mine) == json_number_value(value) : json_equal(mine, value);
     const char *error =
         same ? NULL
              : arena_printf(r->c->arena, "--%s is %s, and %s has %s: a resumed run must keep it",

@@ -1,6 +1,7 @@
 /* Going on from a checkpoint. */
 #include "trainer/checkpoint.h"
 
+#include <errno.h>
 #include <libgen.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,6 +36,16 @@ static int is_checkpoint(Arena *a, const char *path)
     return access(arena_printf(a, "%s/" CHECKPOINT_STATE, path), F_OK) == 0;
 }
 
+/* `--save DIR --resume`, also with the same folder named twice, begins where there is none yet. */
+static int may_begin(const Config *c) { return !*c->resume || (c->save && !strcmp(c->resume, c->save)); }
+
+/* A folder was named to go on from, and there is nothing. */
+static const char *nothing_there(Arena *a, const char *path, const char *why)
+{
+    return arena_printf(a, "%s: %s; `--save %s --resume` begins where there is no checkpoint yet", path, why,
+                        path);
+}
+
 static const char *find(Config *c)
 {
     Arena *a = c->arena;
@@ -43,11 +54,12 @@ static const char *find(Config *c)
         c->checkpoint = path;
         return checkpoint_verify(a, path);
     }
-    if (!*c->resume && access(path, F_OK) != 0)
-        return NULL;
+    if (access(path, F_OK) != 0)
+        return may_begin(c) ? NULL
+                            : nothing_there(a, path, arena_printf(a, "cannot be read: %s", strerror(errno)));
     const char *error = newest(a, path, &c->checkpoint);
-    if (!error && !c->checkpoint && *c->resume)
-        error = arena_printf(a, "%s: has no checkpoint", path);
+    if (!error && !c->checkpoint && !may_begin(c))
+        error = nothing_there(a, path, "has no checkpoint");
     return error;
 }
 
