@@ -64,14 +64,29 @@ int64_t comm_launched_rank(void)
     return 0;
 }
 
+/* What is no number would be rank 0, or one rank, without a word. */
+static const char *odd_launcher(Arena *a)
+{
+    static const char *const set[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                      "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        const char *text = getenv(set[i]);
+        if (text && (!*text || text[strspn(text, "0123456789")]))
+            return arena_printf(a,
+                                "%s is `%s`, and a launcher puts a whole number there: unset it for one rank",
+                                set[i], text);
+    }
+    return NULL;
+}
+
 static int asks_for_several(const RanksAsked *k) { return k->tp > 1 || k->ep > 1 || k->dp > 1; }
 
 /* Joins the ranks of the job; one rank is left alone. */
 static const char *join(Arena *a, Comm *c)
 {
-    const char *error = NULL;
+    const char *error = odd_launcher(a);
     c->wire.ranks = 1, c->wire.timeout = c->options.timeout;
-    if (comm_is_launched() || asks_for_several(&c->options.asked))
+    if (!error && (comm_is_launched() || asks_for_several(&c->options.asked)))
         c->table = open_plugin(a, &error);
     if (error)
         return error;

@@ -72,6 +72,18 @@ refuses 1 " examples/models/model.safetensors.index.json: cannot be read" genera
 refuses 1 "--log /nonexistent/log" --log /nonexistent/log --data LICENSE
 refuses 2 "--trace-steps has no effect without --trace" --trace-steps 2
 refuses 1 "--trace-after 3: this run ends behind step 3, so nothing would be traced" --steps 3 --trace "$scratch/trace" --trace-after 3 --data LICENSE
+once="--data LICENSE --layers 1 --width 32 --heads 2 --experts 2 --expert-width 8 --shared-width 8 --sequence 16 --sample 0"
+refuses 0 "warning: --warmup 50 is beyond --steps 2: the learning rate only comes up to 0.00012 of --lr 0.003" $once --steps 2 --warmup 50
+(
+    PMI_RANK=abc
+    export PMI_RANK
+    refuses 1 "PMI_RANK is \`abc\`, and a launcher puts a whole number there" $once --steps 1
+    exit $failed
+) || failed=1
+latin=$(printf 'gr\374n')
+refuses 0 "1/1" $once --steps 1 --prompt "$latin"
+refuses 2 "--prompt is not UTF-8, and --log and --save write all options as JSON" $once --steps 1 --prompt "$latin" --log "$scratch/log"
+refuses 2 "--data is not UTF-8" --data "$latin" --save "$scratch/save"
 refuses 2 "--keep has no effect without --save" --keep 2
 refuses 2 "--swap-folder has no effect without --swap" --swap-folder /tmp
 refuses 2 "--tune-seconds has no effect without --tune" --tune-seconds 2

@@ -191,11 +191,32 @@ static const char *unused_beside_model(const Config *c)
                               option_table[o].name, file ? " of " : "", file ? file : "");
 }
 
+static int is_utf8(const char *text)
+{
+    json_t *copy = json_string(text);
+    json_decref(copy);
+    return copy != NULL;
+}
+
+/* A text that JSON cannot hold would be missing from the log, and from the checkpoint that a run goes on from. */
+static const char *odd_text(const Config *c)
+{
+    static const char *const rule = "--%s is not UTF-8, and --log and --save write all options as JSON";
+    for (OptionId o = 0; o < OPTION_data; o++)
+        if ((option_table[o].kind == OPTION_TEXT || option_table[o].kind == OPTION_MAYBE) && is_given(c, o) &&
+            !is_utf8(*(const char *const *)option_value(c, o)))
+            return arena_printf(c->arena, rule, option_table[o].name);
+    for (uint32_t i = 0; i < c->data.len; i++)
+        if (!is_utf8(c->data.at[i]))
+            return arena_printf(c->arena, rule, "data");
+    return NULL;
+}
+
 static const char *broken_rule(const Config *c)
 {
-    const char *unused = unused_beside_model(c);
-    if (unused)
-        return unused;
+    const char *unused = unused_beside_model(c), *odd = c->log || c->save ? odd_text(c) : NULL;
+    if (unused || odd)
+        return unused ? unused : odd;
     if (!c->model && c->width % (2 * c->heads))
         return "--width must be a multiple of twice --heads: rotary positions turn pairs";
     if (!c->model && c->top_k > c->experts)
@@ -286,6 +307,11 @@ void config_finish(Config *c)
         complain_alike("%s%s", rule, values_of(c, rule));
         exit(CLI_USAGE);
     }
+    if (c->source[OPTION_warmup] >= FROM_FILE && c->warmup > c->steps)
+        complain_once(
+            "warning: --warmup %lld is beyond --steps %lld: the learning rate only comes up to %.3g of "
+            "--lr %g",
+            (long long)c->warmup, (long long)c->steps, c->lr * (double)c->steps / (double)c->warmup, c->lr);
     if (!c->data.len)
         vec_push(c->arena, &c->data, "/usr/include");
 }
