@@ -46,6 +46,7 @@ trap 'rm -rf "$scratch"' EXIT
 }
 "$train" plan --model examples/models/openpangu_ultra_moe_718b.json --ranks 64 --tp 8 --ep 8 >"$scratch/large" || failed=1
 grep -q "^64 ranks on 1 node: tp 8, ep 64 = tp 8 x --ep 8, dp 8$" "$scratch/large" &&
+    grep -q "^  time  *not planned: no network is modelled" "$scratch/large" &&
     grep -q "^  weight  *111\.5 GiB$" "$scratch/large" && grep -q "^  resident  *[0-9.]* GiB in each rank: [0-9.]* GiB of the arena" "$scratch/large" || {
     echo "a plan of 64 ranks"
     cat "$scratch/large"

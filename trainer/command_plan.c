@@ -170,6 +170,15 @@ static void print_memory(const Program *p)
         printf("  %-12s %14s\n", "swap file", bytes_text(p->arena, p->disk_bytes));
 }
 
+/* What stands on paper has no clock. */
+static void print_no_time(const Program *p)
+{
+    printf("  %-12s not planned: %s\n", "time",
+           p->members[AXIS_tp] > 1 || p->members[AXIS_dp] > 1
+               ? "no network is modelled, and --measure runs the steps of one rank"
+               : "--measure takes it from a few of the layers, which run here");
+}
+
 static void print_less(Arena *a, const char *what, int64_t before, int64_t after)
 {
     printf("  %s: %s of %s (%.1f %% less)\n", what, bytes_text(a, after), bytes_text(a, before),
@@ -217,6 +226,8 @@ static void print_tables(Session *s, const Program *recorded, const Program *p, 
     static const char *const none[PASS_COUNT];
     const Program *plain = plan_passes(s, s->arena, recorded, none);
     print_memory(p);
+    if (!prices)
+        print_no_time(p);
     if (prices && !o->memory)
         plan_print_choices(s, recorded, prices);
     if (plain && has_passes(o))
@@ -277,7 +288,8 @@ int command_plan(int argc, char **argv)
                                      parse_option,
                                      0,
                                      "Counts parameters, operations and bytes of a model, and plans the "
-                                     "memory of a step without allocating it.",
+                                     "memory of a step without allocating it. The time of a step is measured "
+                                     "(--measure), not planned.",
                                      0,
                                      0,
                                      0};

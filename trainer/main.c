@@ -126,7 +126,7 @@ int main(int argc, char **argv)
         {"generate", "continues text or a sequence of tokens", command_generate},
         {"analyse", "what the experts of a model do, by layer and domain", command_analyse},
         {"plot", "curves of a log, drawn by gnuplot", command_plot},
-        {"plan", "the step as a program: sizes, memory, time on paper", command_plan},
+        {"plan", "the step as a program: sizes, memory, exchanges, on paper", command_plan},
     };
     static const Cli train = {
         "moe-train", MOEC_VERSION, commands, sizeof commands / sizeof *commands, command_train, 0};
