@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import resource
+import socket
 import struct
 import subprocess
 import sys
@@ -138,6 +139,17 @@ def refused(at):
     refuses("the data is too small", "--data", f"{at}/c")
 
 
+def whole_lines(at):
+    """The loader tells of a token while the first thread prints: each message is one write, which such a socket keeps apart."""
+    write(f"{at}/b", [[256] * 3000])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            subprocess.run([TRAIN, *map(str, OPTIONS), "--data", f"{at}/b"], stdout=subprocess.DEVNULL, stderr=theirs, check=False)
+        said = list(iter(lambda: ours.recv(4096).decode(), ""))
+    expect(len(said) > 1 and all(s.startswith("moe-train: ") and s.endswith("\n") for s in said), said)
+
+
 def tokenized(at):
     if not importlib.util.find_spec("tokenizers"):
         print("train_tokens: skipped: scripts/tokenize, because the Python package `tokenizers` is not installed")
@@ -164,7 +176,7 @@ def tokenized(at):
         expect(f.read().startswith(text.rstrip("\n")), f"{ids[:8]} is {text!r}")
 
 
-CASES = [as_text, resumed, every_window_once, larger_than_memory, refused, tokenized]
+CASES = [as_text, resumed, every_window_once, larger_than_memory, refused, whole_lines, tokenized]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 /* moe-train: see trainer.h for a training run, config.def for its options; the other commands are in command_*.c. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -130,6 +131,8 @@ int main(int argc, char **argv)
     };
     static const Cli train = {
         "moe-train", MOEC_VERSION, commands, sizeof commands / sizeof *commands, command_train, 0};
+    /* a message is one write: nothing of another thread or rank is inside it */
+    setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
     complain_as(comm_launched_rank());
     openmp_set_up();
     return cli_main(&train, argc, argv);
