@@ -126,14 +126,14 @@ static BufferId count_all(Recipe *m, BufferId chosen)
 static int64_t scopes_here(Recipe *m)
 {
     const int64_t tp = record_members(m->r, AXIS_tp);
-    if (m->c->aux_scope != AUX_SEQUENCE)
+    if (m->c->aux_scope != AUX_SEQUENCE || m->sequences == 1)
         return 1;
-    if (m->sequences > 1 && m->sequences % tp)
-        record_refuse(
-            m->r,
-            "balance of %lld sequences over tp of %lld ranks: a rank has whole sequences, or all have one",
-            (long long)m->sequences, (long long)tp);
-    return m->sequences > 1 ? m->sequences / tp : 1;
+    if (m->sequences % tp == 0)
+        return m->sequences / tp;
+    record_refuse(
+        m->r, "balance of %lld sequences over tp of %lld ranks: a rank has whole sequences, or all have one",
+        (long long)m->sequences, (long long)tp);
+    return 1;
 }
 
 /* Are the rows of a scope those of several ranks of the axis? The group of ep extends that of tp and lies in those of tp and dp. */

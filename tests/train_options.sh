@@ -60,6 +60,9 @@ refuses 2 "--length takes a whole number from 1" generate --model examples/model
 refuses 2 "--model is missing" plan
 refuses 2 "--memory takes bytes, as 4G or 500M, not \`4 G\`" plan --model examples/models/tiny.json --memory "4 G"
 refuses 1 "2 heads of keys over tp of 4 ranks" plan --model examples/models/tiny_gqa.json --ranks 4 --tp 4
+refuses 1 "2 heads of keys over tp of 4 ranks" plan --model examples/models/tiny_gqa.json --ranks 4 --tp 4 --sequences 2
+sed 's/"num_key_value_heads": 2/"num_key_value_heads": 4/' examples/models/tiny_gqa.json >"$scratch/heads.json"
+refuses 1 "balance of 2 sequences over tp of 4 ranks" plan --model "$scratch/heads.json" --ranks 4 --tp 4 --sequences 2
 refuses 1 "--recompute: \`sofa\`: no task belongs to it in these layers; the modules are latents, mla" plan --model examples/models/tiny.json --recompute sofa
 refuses 1 "--recompute: \`permute\`: permuted rows are never kept" plan --model examples/models/tiny.json --recompute swiglu,permute:1
 refuses 1 "in /nonexistent: No such file or directory" --swap all --swap-folder /nonexistent --data LICENSE
@@ -80,6 +83,9 @@ refuses 0 "warning: --warmup 50 is beyond --steps 2: the learning rate only come
     refuses 1 "PMI_RANK is \`abc\`, and a launcher puts a whole number there" $once --steps 1
     exit $failed
 ) || failed=1
+echo kept >"$scratch/choices"
+refuses 2 "--choices and --choices-from are one file" $once --choices "$scratch/choices" --choices-from "$scratch/choices"
+grep -q kept "$scratch/choices" || failed=1
 latin=$(printf 'gr\374n')
 refuses 0 "1/1" $once --steps 1 --prompt "$latin"
 refuses 2 "--prompt is not UTF-8, and --log and --save write all options as JSON" $once --steps 1 --prompt "$latin" --log "$scratch/log"
