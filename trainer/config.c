@@ -237,6 +237,8 @@ static const char *broken_rule(const Config *c)
         return "--save-every needs the folder of --save";
     if (c->load_every && !c->log)
         return "--load-every needs the file of --log";
+    if (c->choices && c->choices_from && !strcmp(c->choices, c->choices_from))
+        return "--choices and --choices-from are one file";
     if (c->resume && !*c->resume && !c->save)
         return "--resume without a folder needs that of --save";
     return missing_need(c);
