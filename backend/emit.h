@@ -5,8 +5,8 @@
  *     plan, emit_lanes, emit_frame, emit_debug: questions to a plan, masks, what a function computes once, lines
  *     emit_scalar, emit_quotient, emit_math, emit_number: scalar operations and element formats
  *     emit_expr, emit_memory, emit_stream: expressions, loads and stores
- *     emit_transpose, emit_panel: functions that fill panels
- *     emit_product, emit_fragment, emit_rows, emit_rows_transposed, emit_rows_packed, emit_amx: functions that multiply
+ *     emit_transpose, emit_pack_function: functions that fill panels
+ *     emit_product, emit_product_parts, emit_product_panel, emit_product_heights, emit_fragment, emit_amx, emit_rows, emit_rows_transposed, emit_rows_packed: functions that multiply
  *     emit_stmt, emit_event, emit_pack, emit_pack_run, emit_sort, emit_route: statements, which run others through Plan.hooks
  *     emit_hooks, emit_launch, emit_shared: launches as functions
  *     emit_packed, emit_precondition, emit_space, emit_entry, emit_tvm, emit_export: the functions that callers know
@@ -172,7 +172,7 @@ struct Emit {
     V *memo[2];      /* by ExprId, with lane0 off and on */
     Vec(uint32_t) log;
     int unrolled; /* open unroll loops: see emit_outline() */
-    V scratch;    /* emit_pack.c, emit_panel.c: what waits, or NULL */
+    V scratch;    /* emit_pack.c, emit_pack_function.c: what waits, or NULL */
     V rows;       /* emit_pack_run.c: addresses, or NULL */
     int streams;  /* some store went past the caches */
 };
@@ -312,141 +312,14 @@ void emit_panel_function(Plan *p, uint32_t kind);
 V emit_products(Plan *p);
 enum { TARGET_AHEAD = PRODUCT_KINDS, TARGET_ENTRIES, RUN_AHEAD = 2048 };
 
-/* A box on its way into a panel: of a statement, whose value is evaluated, or of a function, which is given rows. */
-typedef struct Pack {
-    Emit *e;
-    L *l;
-    const Stmt *s;         /* of a function NULL */
-    V rows;                /* the addresses of the rows' first elements; a row runs along the axis of lanes */
-    Elem source;           /* of rows */
-    Elem elem;             /* of the panel */
-    Layout layout;         /* likewise */
-    V lo[2], n[2];         /* of the box: first index, extents */
-    V at, block;           /* the panel's first element; bytes from a line block or panel to the next */
-    uint32_t terms, width; /* elements of a word; lanes */
-    uint8_t axis;          /* of lanes */
-    V other, left;         /* the index of the other axis; how many of its elements are left */
-    int past;              /* lines are stored past the caches, Note [Streams] */
-} Pack;
-enum { HEIGHTS_MAX = 3 };
-enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES /* of a line */ };
-void pack_init(Pack *x); /* terms and width, from the layout, the element type and the axis */
-
-/* emit_panel.c: functions of packs, by layout, axis of lanes and types; those that store past the caches have kinds of their own. */
-uint32_t pack_kind(Layout layout, uint8_t axis, Elem source, Elem elem);
-uint32_t pack_past_kind(uint8_t axis, Elem elem);
-Ty pack_type(L *l); /* void (ptr rows, i64 nrows, i64 n, ptr to, i64 block) */
-V pack_helper(const Plan *p, uint32_t kind);
-void emit_pack_function(Plan *p, uint32_t kind);
-
-/* emit_pack.c */
-uint8_t pack_lane_axis(const Plan *p, const Stmt *s); /* the axis of a pack's box that lanes go over */
-uint64_t pack_helpers(const Plan *p, const Stmt *s);  /* bits of what it calls */
-
-/* emit_pack_run.c: packs of rows as they lie. `read` is what the value reads, or NONE when it is something else. */
-ExprId pack_run(const Plan *p, const Stmt *s);
-void emit_pack_run(Pack *x, ExprId read);
-uint64_t pack_run_helpers(const Plan *p, const Stmt *s, Elem source); /* bits of what a pack of such rows calls */
-/* Bytes of the panel to the n-th element along an axis of the box; of k and columns n is whole lines or panels. */
-V pack_bytes(const Pack *x, uint8_t axis, V n);
+/* Bytes of a panel's row; words of a line. */
+enum { ROW_OF_WORDS = LAYOUT_EDGE * LAYOUT_WORD_BYTES, WORDS = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 
 /* emit_transpose.c: void (ptr from, i64 step, ptr to, i64 stride): 16 rows of 16 words that stand `step` bytes apart go to
  * 16 rows that stand `stride` bytes apart, as columns; `past` the caches or not. */
 V emit_transpose(Emit *e, int past);
 void emit_transpose_words(L *l, V from, V step, V to, V stride); /* the same in place of a call, into the caches */
 void emit_transpose_function(Plan *p, int past);
-
-enum { VECTORS_MAX = 8 }; /* of a fragment */
-/* A product function being emitted. A unit is 4 bytes of a line: one f32 or two bf16 terms. */
-typedef struct EmitProduct {
-    Emit *e;
-    L *l;
-    Elem left, right;
-    uint32_t lanes, rows, vectors; /* the fragment */
-    uint32_t heights[HEIGHTS_MAX], nheights; /* rows of a fragment that may be chosen, the most first */
-    uint32_t tail;                 /* the lowest height but for one or two rows */
-    uint32_t part;                 /* words that it goes over at a time */
-    uint32_t rows_read;            /* Cpu.rows_read */
-    uint32_t panels;               /* that rows of one fragment go over in turn: Cpu.streams */
-    uint32_t streams;              /* of a right operand in rows: Cpu.row_streams */
-    uint32_t per_word;             /* units that a row of words of the right panel covers */
-    uint32_t trip;                 /* units that the inner loop goes over at a time, */
-    uint32_t unroll;               /* and where there are so many: Cpu.unroll */
-    V c, c_row, a, a_block, b, b_panel;
-    V a_row;    /* bytes from a row of a block to the next one */
-    int left_in_rows; /* f32, of an input: no row may be read that is not there */
-    V nrows, ncols, units;
-    V begin;    /* i1: what the sums are before the first unit is zero; old ones may be anything */
-    V exact;    /* i1: nothing beside the block may be written */
-    V far;      /* i1: the right operand may be in memory; only tiles look */
-    V below;    /* bytes from the sums of a panel's first column to those below the block; 0: no sums are asked for */
-    V coming;   /* bytes from a fragment's sums to those that are asked for; NULL, 0: none are */
-    V column;   /* the fragment's first */
-    V own;      /* rows of 32 sums: a place for a fragment that is not whole */
-    V next;     /* what is asked for meanwhile, in so many streams; NULL: nothing is */
-    uint32_t asks; /* bytes of it for a row of words; 0: as many as a fragment reads */
-    V stream;   /* bytes from a stream of it to the next one */
-    V step;     /* and from `run` bytes of a stream to its next ones; NULL: they follow each other */
-    uint32_t run;
-    V share;      /* what the fragments of all rows ask for together, CPU_WIDE: the next trip's; NULL: nothing */
-    V share_step, share_row; /* bytes of it that a trip asks for, and from the share of a row to the next one's */
-    V kept;     /* where a fragment keeps the vectors of its units, as an f32 panel; NULL: nowhere */
-    int wide;   /* CPU_WIDE */
-    int keeps;  /* CPU_WIDENS_ONCE or CPU_WIDE, where there is something to widen */
-    V init;     /* i1: this part of the units begins the sums, at zero */
-    V zeros;    /* ZERO_BYTES of zeros: what a fragment's first row of sums is then read from */
-    V from_row; /* bytes to the next row there: 0, or c_row */
-    /* Of a right operand in rows (emit_rows.c): b_panel is the bytes to the next row; */
-    int in_rows, transposed;
-    V got[VECTORS_MAX]; /* what the loads of a unit have found, its vectors or two rows of pairs; */
-    V mask[2]; /* what the loads of a unit find; */
-    V copied;  /* and where there are no masks rows of the last columns */
-} EmitProduct;
-enum { ZERO_BYTES = 256, FEW_ROWS = 2, SHARED_LINES = 8 };
-/* Adds `units` units' products to the fragment of `rows` rows at c; operands at a and b. `units` is a multiple of
- * FRAGMENT_UNITS, of tiles of whole lines. */
-enum { FRAGMENT_UNITS = 2 };
-typedef void EmitFragment(EmitProduct *x, uint32_t rows, V c, V a, V b, V units);
-/* The one from `row` on, of the height that fits, which is returned; c and a are of row 0. Where nothing beside the block may be
- * written, one that is not whole is computed in a place of its own. */
-V emit_product_fragment(EmitProduct *x, V row, V c, V a, V b, V units);
-V emit_product_few(const EmitProduct *x);            /* i1: rows are so few that fragments are to have all columns of a panel, */
-EmitProduct emit_wide_fragment(const EmitProduct *x, uint32_t most); /* as these have, of so many rows at most */
-V emit_product_keeps(const EmitProduct *x);          /* i1: fragments of many rows keep what they widen, of x->part units at most */
-V emit_product_streams(const EmitProduct *x);        /* i1: so few, too, that what streams through is to be read once */
-/* Fragments of all rows, then smaller ones, for a fragment's columns of b, which is a panel; `a` and `c` are of row 0. */
-void emit_product_fragments(EmitProduct *x, V c, V a, V b, V units);
-void emit_product_rows(EmitProduct *x, V c, V a, V b, V units); /* the same for the panel's columns, by a function if there is one */
-uint32_t emit_product_width(const EmitProduct *x); /* columns of a fragment */
-void emit_keep(const EmitProduct *x, V unit, uint32_t vector, V v); /* a vector of the right operand, in x->kept */
-/* The rows from `done` on, to which c and a are moved: they read what a fragment has kept, and ask for nothing. */
-EmitProduct emit_rows_left(const EmitProduct *x, V done, V *c, V *a);
-void emit_ask_streams(const EmitProduct *x, V i, int64_t bytes); /* for the i-th so many bytes of x->next, in turn of its streams */
-V emit_unit_at(const EmitProduct *x, V a, V unit); /* where a unit stands in the first row of the left operand */
-V emit_product_units(const EmitProduct *x, V depth); /* of so many terms, rounded up to what fragments take at once */
-void emit_begin_sums(EmitProduct *x, V unit); /* at zero where the call says so and this is the first unit */
-/* emit_rows_transposed.c: the function of a right operand in rows that are its columns. */
-void emit_rows_transposed_product(EmitProduct *x, V depth);
-/* emit_rows_packed.c: the function of either where fragments do not read rows. */
-void emit_rows_packed_product(EmitProduct *x, V depth);
-int emit_packs_units(const Cpu *cpu, Elem left, int transposed); /* by itself, without a pack function */
-/* emit_rows.c: the function of a right operand in rows; a unit, counted from b: loads, then a vector after the other. */
-void emit_rows_product(EmitProduct *x, V depth);
-void emit_rows_begin(EmitProduct *x, V b, V unit);
-V emit_rows_vector(EmitProduct *x, uint32_t v);
-void emit_rows_keep(EmitProduct *x, V b, V unit); /* all of them, in x->kept */
-void emit_rows_masks(EmitProduct *x, V columns, V terms); /* of its loads, so many columns and terms being left */
-/* `fragment` of machines/cpu.def: vector in emit_fragment.c, which also multiplies f32; tile, soft in emit_amx.c; no. */
-#define CPU(id, family, word, lanes, rows, vectors, part, unroll, terms, rows_read, streams, row_streams, f32, code, fragment, ...) \
-    EmitFragment emit_##fragment##_fragment;
-#include "machines/cpu.def"
-
-void emit_tile_rows(EmitProduct *x, V rows, V c, V a, V b, V units); /* of whole fragments of tiles */
-/* emit_amx.c: the sums of one row of tiles, 16 rows of two panels' columns, which stay in registers between steps of 32 terms. */
-enum { TILE_FEW_ROWS = 16, TILE_STRIP = 4, TILE_STEP = 32 };
-void emit_tile_strip_begin(EmitProduct *x, V c, V *sum); /* from c on; x->init */
-void emit_tile_strip_step(EmitProduct *x, V a, V panel, int64_t other, V *sum); /* the other panel is so many bytes behind it */
-void emit_tile_strip_end(EmitProduct *x, V c, V *sum);
 
 /* emit_launch.c: i1 (ptr data, ptr map, i64 begin, i64 end, i64 thread), a launch's body: true when a check
  * failed; and void (ptr data, i64 thread, i1 team) that runs all launches in order. */

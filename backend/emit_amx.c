@@ -3,7 +3,7 @@
  * A tile product takes 32 terms at a time: for each element the sum of the even terms and that of the odd
  * ones, each from zero and each term added with one rounding, and then the element plus the sum of the
  * two. Numbers below the normal range count as zero, in operands and results. */
-#include "backend/emit.h"
+#include "backend/emit_product.h"
 
 enum { TILE_ROWS = 16, TILE_BYTES = 64, TILE_UNITS = 16, TILES = 2 };
 

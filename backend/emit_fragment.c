@@ -1,6 +1,6 @@
 /* The fragment of a block product in vector registers: rows x vectors of sums, a broadcast term of the
  * left operand times vectors of the right one. */
-#include "backend/emit.h"
+#include "backend/emit_product.h"
 #include "backend/family.h"
 
 enum { FRAGMENT_MAX = 64, LINES_AT_ONCE = 8, ROW_AHEAD = 2 * LAYOUT_LINE_BYTES };

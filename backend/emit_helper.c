@@ -1,4 +1,5 @@
 /* Helpers by their numbers: Note [Helpers] in emit.h. */
+#include "backend/emit_pack.h"
 #include "backend/emit_packed.h"
 
 void emit_helper(Plan *p, uint32_t helper)

@@ -84,8 +84,7 @@ static V body_function(Plan *p, const Launch *launch)
 {
     L *l = p->l;
     Ty params[5] = {l->ptr, l->ptr, l->i64, l->i64, l->i64};
-    V fn = LLVMGetNamedFunction(l->mod, launch->body_name);
-    return fn ? fn : LLVMAddFunction(l->mod, launch->body_name, l_fn_type(l, l->i1, params, 5));
+    return l_declare(l, launch->body_name, l_fn_type(l, l->i1, params, 5));
 }
 
 /* The scopes are named by slot, so that bodies do not depend on names. */

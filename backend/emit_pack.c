@@ -1,7 +1,7 @@
 /* pack: a box of an expression goes into a panel, in the end by a function that is given rows: of memory as it lies
  * (emit_pack_run.c), or of values that are computed. Lanes, and so rows, go over the axis of the box in which most of
  * what is read is contiguous. */
-#include "backend/emit.h"
+#include "backend/emit_pack.h"
 
 /* ---- which axis ---- */
 

@@ -3,7 +3,7 @@
  * the layout and types: vectors of every width and their tails are what takes long to generate. Rows that stand
  * evenly need only the first one's address; those that are gathered have their addresses computed, a few at a
  * time. */
-#include "backend/emit.h"
+#include "backend/emit_pack.h"
 
 static int keeps_value(const Expr *n, Elem source, Elem panel)
 {

@@ -8,6 +8,7 @@
  * of its own, w.transposed. Code that writes a packed tensor writes the header and the zeros that end each panel's
  * rows, so that its memory may hold anything before. An `in` parameter that is `packed` takes memory packed both
  * ways, too: what it reads stands at the same place. */
+#include "backend/emit_pack.h"
 #include "backend/emit_packed.h"
 
 /* Matrices and their panels. */
@@ -220,13 +221,8 @@ static V packed_element(L *l, Ty elem, int64_t word, V fn, V matrix, V block, V 
 static V pack_function(L *l, uint32_t helper)
 {
     const char *name = helper == HELPER_PACKED ? "moec.pack.2" : "moec.pack.4";
-    V fn = LLVMGetNamedFunction(l->mod, name);
     Ty types[PACK_ARGS] = {l->ptr, l->ptr, l->i64, l->i64, l->i64, l->i64, l->i64};
-    if (!fn) {
-        fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, PACK_ARGS));
-        l_shared(l, fn);
-    }
-    return fn;
+    return l_shared_function(l, name, l_fn_type(l, l->none, types, PACK_ARGS));
 }
 
 void emit_packed_function(Plan *plan, uint32_t helper)

@@ -1,5 +1,6 @@
 /* A kernel's plan: which buffers its tile program uses, its launches and checks, and where a call's data
  * lies. */
+#include "backend/emit_pack.h"
 #include "backend/emit_packed.h"
 
 #include <string.h>

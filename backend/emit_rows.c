@@ -8,7 +8,7 @@
  * shorter than what is asked for meanwhile, with others between them (the heads of a cache), are asked for as they are read, the
  * same columns of row after row.
  * Loads of the last columns have masks, or where there are none, read a copy. Additions are those of a packed panel, in the same order. */
-#include "backend/emit.h"
+#include "backend/emit_product.h"
 
 static int64_t part_terms(const EmitProduct *x) { return x->rows_read; }
 static int64_t unit_terms(const EmitProduct *x) { return x->left == EL_BF16 ? 2 : 1; }
@@ -124,7 +124,7 @@ static void over_few_rows(EmitProduct *x, V c, V a, V b, V units)
     EmitProduct wide = emit_wide_fragment(x, LAYOUT_EDGE), narrow = *x;
     narrow.heights[0] = x->tail;
     narrow.nheights = 1;
-    V fits = l_icmp(l, LLVMIntSLE, x->nrows, l_i64(l, wide.heights[0]));
+    V fits = emit_fits_wide(x);
     When w = l_when(l, fits);
     one_fragment(&wide, c, a, b, units);
     l_end_when(l, &w);

@@ -5,7 +5,8 @@
  * packed next is asked for: all parts of two panels before the next two, for 128 bytes of each row come as fast from memory as
  * whole rows, and 64 do not. Rows are asked for while rows are packed here; of a transposed operand, which another function
  * packs, tiles ask for all parts of a panel. Additions are those of a packed panel, in the same order. */
-#include "backend/emit.h"
+#include "backend/emit_pack.h"
+#include "backend/emit_product.h"
 
 typedef struct RowsPacked {
     EmitProduct *x;

@@ -7,7 +7,7 @@
  * some CPUs lose what they are asked for too fast, and ask for half of it while words are transposed (CPU_ASKS_EVENLY). Short columns with
  * others between them, as keys of a cache with several heads, are asked for all at once. Additions are those of a packed panel, in the
  * same order. */
-#include "backend/emit.h"
+#include "backend/emit_product.h"
 
 enum { EDGE = LAYOUT_LINE_BYTES / LAYOUT_WORD_BYTES };
 
@@ -149,7 +149,7 @@ static void over_rows(const RowsTransposed *t, V c, V a, V b, V units, V next)
     EmitProduct few = few_rows(t, next);
     V are_few = emit_product_few(x);
     When here = l_when(l, are_few);
-    emit_product_fragments(&few, c, a, b, units);
+    emit_product_fragments(&few, l_i64(l, 0), c, a, b, units);
     l_end_when(l, &here);
     When more = l_when(l, l_not(l, are_few));
     emit_product_rows(x, c, a, b, units);

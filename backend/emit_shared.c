@@ -1,6 +1,6 @@
 /* Functions that a compiled module has once: refusing a call, finding overlaps, noting a failed check, and
  * choosing the instruction set. */
-#include "backend/emit.h"
+#include "backend/emit_pack.h"
 #include "backend/family.h"
 
 /* Of the parts of an object the first of the function's kind has it; the others declare it. */

@@ -98,13 +98,8 @@ static V function_of(const Plan *p, int past)
     L *l = p->l;
     const char *code = cpu_table[p->cpu->code].name;
     const char *name = arena_printf(l->arena, "moec.transpose.%s%s", code, past ? ".past" : "");
-    V fn = LLVMGetNamedFunction(l->mod, name);
-    if (fn)
-        return fn;
     Ty types[4] = {l->ptr, l->i64, l->ptr, l->i64};
-    fn = LLVMAddFunction(l->mod, name, l_fn_type(l, l->none, types, 4));
-    l_shared(l, fn);
-    return fn;
+    return l_shared_function(l, name, l_fn_type(l, l->none, types, 4));
 }
 
 V emit_transpose(Emit *e, int past) { return function_of(e->p, past); }

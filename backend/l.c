@@ -344,6 +344,13 @@ void l_shared(L *l, V fn_or_global)
     LLVMSetVisibility(fn_or_global, l->split ? LLVMHiddenVisibility : LLVMDefaultVisibility);
 }
 
+V l_shared_function(L *l, const char *name, Ty type)
+{
+    V fn = l_declare(l, name, type);
+    l_shared(l, fn);
+    return fn;
+}
+
 void l_attribute(L *l, V fn, const char *name)
 {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));

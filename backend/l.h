@@ -99,6 +99,7 @@ V l_intrinsic(L *l, const char *name, Ty overload, const V *args, unsigned n); /
 V l_intrinsic2(L *l, const char *name, Ty a, Ty b, const V *args, unsigned n);
 Ty l_fn_type(L *l, Ty result, const Ty *params, unsigned n);
 void l_shared(L *l, V fn_or_global); /* seen by all parts of the object, by no one else */
+V l_shared_function(L *l, const char *name, Ty type); /* the one of the name, declared if need be */
 void l_attribute(L *l, V fn, const char *name);
 void l_pure(L *l, V fn);  /* what it returns follows from its arguments, and it does nothing else */
 void l_plain(L *l, V fn); /* for any CPU of the family */

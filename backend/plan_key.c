@@ -4,7 +4,7 @@
  * dimensions, buffers, loop variables, expressions. Two launches with one key run one body; a map of slots
  * tells it where in the call's data its dimensions and buffers are, and which its first check is. The texts
  * of checks are no part of the key. */
-#include "backend/emit.h"
+#include "backend/emit_pack.h"
 
 typedef struct Keys {
     Plan *p;

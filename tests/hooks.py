@@ -57,7 +57,7 @@ FORGET = [
     ("ir/unit.def", 'UNIT(zz, "Pretend.")', [("emulator/core.c", "UNIT_zz"), ("emulator/simulate.c", "UNIT_zz")]),
     ("ir/unit.def", 'PATH(zz, SPACE_GM, SPACE_L0A, mte2, "Pretend.")', [("emulator/simulate.c", "PATH_zz")]),
     ("machines/cpu.def", 'CPU(zz, x86, "zz", 4, 4, 2, 128, 0, 2, 0, 1, 1, zz, zz, zz, zz, 0, NEEDS(0), "+sse2", "Pretend.")',
-     [("backend/emit_product.c > lib/moec-llvm.so", "emit_zz_fragment")]),
+     [("backend/emit_product_heights.c > lib/moec-llvm.so", "emit_zz_fragment")]),
     ("machines/cpu.def", 'FAMILY(zz, "zz", "zz", "Pretend.")',
      [("machines/cpu.c > bin/moec", "cpu_has_zz"), ("backend/target.c > lib/moec-llvm.so", "family_fence_zz"), ("backend/target.c > lib/moec-llvm.so", "family_pin_zz")]),
     ("machines/figures.def", 'SECTION(zz, MACHINE_CPU, "Pretend.")', [("machines/description.c", "zz")]),

@@ -7,7 +7,7 @@
  *   axis 0          words are transposed: of lines, 16 rows of 16 words in k; of pairs, 16 words in k of 16
  *                   columns.
  *                   Up to SCRATCH_BLOCKS blocks of them wait in the scratch for the transposition. */
-#include "backend/emit.h"
+#include "backend/emit_pack.h"
 
 enum { BLOCK_BYTES = WORDS * LAYOUT_LINE_BYTES };
 
@@ -330,12 +330,7 @@ V pack_helper(const Plan *p, uint32_t kind)
         arena_printf(l->arena, "moec.pack.%s.%s%s.%s.%s%s", cpu_table[p->cpu->code].name,
                      is.layout == LAYOUT_PAIRS ? "pairs" : "lines", is.axis ? "" : "_transposed",
                      elem_name(is.source), elem_name(is.elem), is.past ? ".past" : "");
-    V fn = LLVMGetNamedFunction(l->mod, name);
-    if (fn)
-        return fn;
-    fn = LLVMAddFunction(l->mod, name, pack_type(l));
-    l_shared(l, fn);
-    return fn;
+    return l_shared_function(l, name, pack_type(l));
 }
 
 void emit_pack_function(Plan *p, uint32_t kind)
