@@ -1,15 +1,13 @@
-/* Arguments of a call as the entry takes them, without a double for each element: memory of the system that reads as zero, in
- * which only the numbers are stored that the program needs. */
+/* Arguments of a call as the entry takes them. Those of TestArguments are made without a double for each element: memory of the
+ * system that reads as zero, in which only the numbers are stored that the program needs. */
 #include "testing/parts.h"
-
-#include "driver/pack.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
 static const size_t MEMORY_MAX = (size_t)1 << 42; /* bytes of a parameter */
 
-static PackShape shape_of(const TestCase *c, const Tensor *t)
+PackShape test_pack_shape(const TestCase *c, const Tensor *t)
 {
     int64_t extents[MAX_RANK];
     for (uint32_t i = 0; i < t->rank; i++)
@@ -17,16 +15,34 @@ static PackShape shape_of(const TestCase *c, const Tensor *t)
     return pack_shape(t->elem, t->both, extents, t->rank);
 }
 
+size_t test_tensor_bytes(const TestCase *c, const Tensor *t, int64_t count)
+{
+    if (t->layout != LAYOUT_PAIRS)
+        return elem_bytes(t->elem) * (size_t)count;
+    PackShape s = test_pack_shape(c, t);
+    return (size_t)packed_bytes(&s);
+}
+
+moe_route test_entry_route(const EvalRoute *r)
+{
+    return (moe_route){r->tokens, r->choices, r->groups, r->rows, r->start, r->count, r->slot_of, r->row_of};
+}
+
+int64_t *test_entry_dims(const TestCase *c)
+{
+    const size_t room = c->k->module->dims.len + 1;
+    DimId *passed = arena_array(c->arena, DimId, room);
+    int64_t *dims = arena_array(c->arena, int64_t, room);
+    for (uint32_t d = 0, n = ir_kernel_dims(c->k, passed); d < n; d++)
+        dims[d] = c->dims[passed[d]];
+    return dims;
+}
+
 /* SIZE_MAX: more than MEMORY_MAX, how much does not matter. */
 static size_t bytes_of(const TestCase *c, const Tensor *t)
 {
     int64_t n = test_elements(c, t);
-    if (n < 0 || (size_t)n > MEMORY_MAX)
-        return SIZE_MAX;
-    if (t->layout != LAYOUT_PAIRS)
-        return (size_t)n * elem_bytes(t->elem);
-    PackShape s = shape_of(c, t);
-    return (size_t)packed_bytes(&s);
+    return n < 0 || (size_t)n > MEMORY_MAX ? SIZE_MAX : test_tensor_bytes(c, t, n);
 }
 
 static const char *reserve(TestArguments *args, uint32_t i)
@@ -43,7 +59,7 @@ static const char *reserve(TestArguments *args, uint32_t i)
     args->bytes[i] = bytes;
     args->at[i] = at;
     if (t->layout == LAYOUT_PAIRS && t->role != ROLE_OUT) {
-        PackShape s = shape_of(c, t);
+        PackShape s = test_pack_shape(c, t);
         pack_begin_in_zeros(&s, at); /* without data no page of it is touched */
     }
     for (int64_t n = 0; t->elem == EL_I32 && n < c->values[i].count; n++)
@@ -53,9 +69,7 @@ static const char *reserve(TestArguments *args, uint32_t i)
 
 static void give_route(TestArguments *args, uint32_t i)
 {
-    const EvalRoute *r = &args->c->values[i].route;
-    args->routes[i] =
-        (moe_route){r->tokens, r->choices, r->groups, r->rows, r->start, r->count, r->slot_of, r->row_of};
+    args->routes[i] = test_entry_route(&args->c->values[i].route);
     args->at[i] = &args->routes[i];
 }
 
@@ -76,16 +90,12 @@ static const char *fill_integers(TestCase *c)
 const char *test_arguments(TestCase *c, TestArguments *out)
 {
     uint32_t n = c->k->params.len;
-    DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
     *out = (TestArguments){.c = c,
                            .bytes = arena_array(c->arena, size_t, n + 1),
                            .at = arena_array(c->arena, void *, n + 1),
                            .routes = arena_array(c->arena, moe_route, n + 1),
-                           .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
+                           .dims = test_entry_dims(c)};
     const char *error = fill_integers(c);
-    uint32_t ndims = ir_kernel_dims(c->k, passed);
-    for (uint32_t d = 0; d < ndims; d++)
-        out->dims[d] = c->dims[passed[d]];
     for (uint32_t i = 0; i < n && !error; i++) {
         if (test_tensor(c->k, i))
             error = reserve(out, i);
@@ -124,7 +134,7 @@ static void put_numbers(TestCase *c, const Tensor *t, unsigned char *to, size_t 
     const unsigned char *numbers = some_numbers(c, t);
     PackShape s;
     if (t->layout == LAYOUT_PAIRS) {
-        s = shape_of(c, t);
+        s = test_pack_shape(c, t);
         for (size_t n = 0; n < count; n++)
             memcpy(to + pack_place(&s, (int64_t)n), numbers + n % PERIOD * size, size);
         pack_transpose(&s, to);

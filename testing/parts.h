@@ -7,6 +7,7 @@
 #include "testing/testing.h"
 #include "driver/element.h"
 #include "driver/driver.h"
+#include "driver/pack.h"
 #include "testing/emulate.h"
 #include "emulator/simulate.h"
 #include "driver/reference.h"
@@ -153,6 +154,12 @@ const char *test_fill(TestCase *c);
 void test_random(TestCase *c, const Tensor *t, double *data, int64_t count);
 
 /* ---- testing/arguments.c ---- */
+
+/* Of a call to the entry: */
+PackShape test_pack_shape(const TestCase *c, const Tensor *t);
+size_t test_tensor_bytes(const TestCase *c, const Tensor *t, int64_t count); /* of so many elements */
+moe_route test_entry_route(const EvalRoute *r);                              /* shares the lists */
+int64_t *test_entry_dims(const TestCase *c);                                 /* in c->arena */
 
 /* The arguments of the uniform entry. The case's routes and i32 are filled; floats are zero. */
 typedef struct TestArguments {

@@ -1,6 +1,5 @@
 /* One case through the interpreter and through compiled code, and the comparison. */
 #include "testing/parts.h"
-#include "driver/pack.h"
 #include "passes/passes.h"
 
 #include <math.h>
@@ -98,20 +97,12 @@ static void give_route(TestCall *call, uint32_t i)
     const EvalRoute *r = &c->values[i].route;
     const char *name = c->k->routes.at[c->k->params.at[i].id].name;
     moe_route *to = &call->routes[i];
-    *to = (moe_route){.tokens = r->tokens, .choices = r->choices, .groups = r->groups, .rows = r->rows};
+    *to = test_entry_route(r);
     to->start = give_field(call, name, r->start, r->groups + 1, sizeof *r->start);
     to->count = give_field(call, name, r->count, r->groups, sizeof *r->count);
     to->slot_of = give_field(call, name, r->slot_of, r->rows, sizeof *r->slot_of);
     to->row_of = give_field(call, name, r->row_of, r->tokens * r->choices, sizeof *r->row_of);
     call->args[i] = to;
-}
-
-static PackShape shape_of(const TestCase *c, const Tensor *t)
-{
-    int64_t extents[MAX_RANK];
-    for (uint32_t i = 0; i < t->rank; i++)
-        extents[i] = test_extent_value(c, t->axes[i].extent);
-    return pack_shape(t->elem, t->both, extents, t->rank);
 }
 
 /* The bytes of a parameter before a call; of a packed output the header too is what the call must write. */
@@ -121,7 +112,7 @@ static void write_tensor(const TestCase *c, uint32_t i, unsigned char *to)
     const TestValue *v = &c->values[i];
     PackShape s;
     if (t->layout == LAYOUT_PAIRS) {
-        s = shape_of(c, t);
+        s = test_pack_shape(c, t);
         if (t->role != ROLE_OUT)
             pack_begin(&s, to);
     }
@@ -132,35 +123,23 @@ static void write_tensor(const TestCase *c, uint32_t i, unsigned char *to)
         pack_transpose(&s, to);
 }
 
-static size_t tensor_bytes(const TestCase *c, uint32_t i)
-{
-    const Tensor *t = test_tensor(c->k, i);
-    if (t->layout != LAYOUT_PAIRS)
-        return elem_bytes(t->elem) * (size_t)c->values[i].count;
-    PackShape s = shape_of(c, t);
-    return (size_t)packed_bytes(&s);
-}
-
 static void give_tensor(TestCall *call, uint32_t i)
 {
     const Tensor *t = test_tensor(call->c->k, i);
-    call->args[i] = take_memory(call, t->name, tensor_bytes(call->c, i), elem_bytes(t->elem));
+    size_t bytes = test_tensor_bytes(call->c, t, call->c->values[i].count);
+    call->args[i] = take_memory(call, t->name, bytes, elem_bytes(t->elem));
     write_tensor(call->c, i, call->args[i]);
 }
 
 static TestCall new_call(const TestCase *c, FencePlace place)
 {
     uint32_t n = c->k->params.len;
-    DimId *passed = arena_array(c->arena, DimId, c->k->module->dims.len + 1);
     TestCall call = {.c = c,
                      .place = place,
                      .first = arena_array(c->arena, uint32_t, n + 1),
                      .routes = arena_array(c->arena, moe_route, n + 1),
                      .args = arena_array(c->arena, void *, n + 1),
-                     .dims = arena_array(c->arena, int64_t, c->k->module->dims.len + 1)};
-    uint32_t ndims = ir_kernel_dims(c->k, passed);
-    for (uint32_t d = 0; d < ndims; d++)
-        call.dims[d] = c->dims[passed[d]];
+                     .dims = test_entry_dims(c)};
     for (uint32_t i = 0; i < n; i++) {
         call.first[i] = call.memory.len;
         if (test_tensor(c->k, i))
@@ -203,7 +182,7 @@ static unsigned char *plain_bytes(const TestCall *call, uint32_t i, TestResult *
     unsigned char *memory = call->args[i];
     if (t->layout != LAYOUT_PAIRS)
         return memory;
-    PackShape s = shape_of(c, t);
+    PackShape s = test_pack_shape(c, t);
     if (!r->failure && !r->status)
         r->failure = pack_refusal(&s, t->role, t->name, memory, c->arena);
     const char *flaw = r->failure || r->status ? NULL : pack_flaw(&s, memory);
