@@ -6,6 +6,7 @@
 #include "base/bf16.h"
 #include "base/cli.h"
 #include "base/clock.h"
+#include "base/computer.h"
 #include "base/diag.h"
 #include "base/file.h"
 #include "base/guess.h"

@@ -1,5 +1,7 @@
 #include "base/bind.h"
 
+#include "base/computer.h"
+
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -93,7 +95,7 @@ void allow_threads(int threads)
 int64_t threads_of_rank(int64_t processes)
 {
     cpu_set_t own;
-    const int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const int64_t cores = computer_cores();
     if (processes < 2 || sched_getaffinity(0, sizeof own, &own) || CPU_COUNT(&own) < cores)
         return 0;
     return cores > processes ? cores / processes : 1;

@@ -1,9 +1,9 @@
 #include "base/openmp.h"
 
+#include "base/computer.h"
 #include "base/text.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +102,9 @@ int cgroup_cores(const char *list, const char *root)
 int openmp_threads(int asked)
 {
     const char *said = getenv("OMP_NUM_THREADS");
-    cpu_set_t cores;
     if (asked <= 0 && said)
         asked = atoi(said);
-    return asked > 0 ? asked : sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+    return asked > 0 ? asked : cores_of_process();
 }
 
 /* ---- what the library is told ---- */
@@ -113,9 +112,8 @@ int openmp_threads(int asked)
 static void limit_threads(void)
 {
     char number[16];
-    cpu_set_t cores;
     const int granted = cgroup_cores("/proc/self/cgroup", "/sys/fs/cgroup");
-    if (!granted || sched_getaffinity(0, sizeof cores, &cores) || CPU_COUNT(&cores) <= granted)
+    if (!granted || cores_of_process() <= granted)
         return;
     snprintf(number, sizeof number, "%d", granted);
     setenv("OMP_NUM_THREADS", number, 0);

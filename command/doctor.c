@@ -144,9 +144,7 @@ static void look_at_waiting(Doctor *d)
 
 static void look_at_threads(Doctor *d)
 {
-    cpu_set_t set;
-    const int cores =
-        sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    const int cores = cores_of_process();
     const int granted = cgroup_cores("/proc/self/cgroup", "/sys/fs/cgroup");
     const int usable = granted && granted < cores ? granted : cores;
     const char *number = setting("OMP_NUM_THREADS");

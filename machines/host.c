@@ -59,11 +59,7 @@ int64_t probe_l2(void) { return said(_SC_LEVEL2_CACHE_SIZE); }
 int64_t probe_l3(void) { return said(_SC_LEVEL3_CACHE_SIZE); }
 
 /* Those that this process may run on. */
-int64_t probe_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : said(_SC_NPROCESSORS_ONLN);
-}
+int64_t probe_cores(void) { return cores_of_process(); }
 
 int64_t machine_probe(const FigureRow *row) { return row->probe(); }
 

@@ -160,7 +160,7 @@ static void count_bytes(moec_case *k)
 /* Memory is only taken when it is written, so the system would end the process instead of saying so. */
 static const char *check_memory(const moec_case *k, Arena *a)
 {
-    const double has = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double has = computer_memory();
     double takes = 0;
     for (uint32_t i = 0; i < k->made.k->params.len; i++)
         takes += (double)k->args.bytes[i];

@@ -47,8 +47,8 @@ static CpuLoop *loop_of(moec_limit_kind kind, const char *target)
 
 static int threads_of(int wanted)
 {
-    long n = wanted ? labs(wanted) : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > THREADS_MOST ? THREADS_MOST : (int)n;
+    const long n = wanted ? labs(wanted) : computer_cores();
+    return n < THREADS_MOST ? (int)n : THREADS_MOST;
 }
 
 moec_limit *moec_limit_new(moec_limit_kind kind, const char *target, double work, int threads)

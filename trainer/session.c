@@ -119,7 +119,7 @@ int session_place(Session *s, Program *p)
 static int check_memory(const Session *s, const Program *p)
 {
     double need = (double)store_bytes(s->store) + (double)p->arena_bytes + (double)arena_bytes(s->arena);
-    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double have = computer_memory();
     for (BufferId b = 0; b < p->buffers.len; b++)
         if (step_persists(p, b) && p->buffers.at[b].base == STEP_NONE &&
             !store_at(s->store, p->buffers.at[b].name))

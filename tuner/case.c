@@ -81,10 +81,10 @@ static void take_answer(Worker **w, Trial *trial)
     }
 }
 
-static size_t cores(void)
+static size_t predictors(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > PREDICTORS ? PREDICTORS : (size_t)n;
+    const size_t cores = (size_t)computer_cores();
+    return cores < PREDICTORS ? cores : PREDICTORS;
 }
 
 static void predict_until(Tuning *t, Trial *const *trials, size_t n, double until)
@@ -92,7 +92,7 @@ static void predict_until(Tuning *t, Trial *const *trials, size_t n, double unti
     Worker *workers[PREDICTORS] = {NULL};
     Predictor p = {t, trials};
     const WorkerTask task = {&p, NULL, ask_model};
-    size_t many = cores();
+    size_t many = predictors();
     for (size_t at = 0; at < n && clock_seconds() < until; at += many) {
         int asked[PREDICTORS] = {0};
         for (size_t i = 0; i < many && at + i < n; i++)
@@ -315,7 +315,7 @@ static void race_some(Tuning *t, Trial *const *trials, size_t n, size_t rounds)
 }
 
 /* Processes prepare beside what is measured only where that leaves them a core. */
-static int may_prepare(const Tuning *t) { return (size_t)abs(t->work.threads) < cores() && t->work.threads; }
+static int may_prepare(const Tuning *t) { return abs(t->work.threads) < computer_cores() && t->work.threads; }
 
 static void race(void *user, Trial *const *trials, size_t n, size_t rounds, Trial *const *next, size_t nnext)
 {

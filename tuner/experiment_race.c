@@ -283,8 +283,7 @@ static void predict_batch(GridRun *g, const MissingPoint *some, size_t n, const 
 
 static void predict_all(GridRun *g, const MissingPoints *list, const GridCell *first)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t batch = cores < 1 ? 1 : cores > GRID_RACERS ? GRID_RACERS : (size_t)cores;
+    const size_t cores = (size_t)computer_cores(), batch = cores < GRID_RACERS ? cores : GRID_RACERS;
     for (size_t at = 0; at < list->len && !grid_is_stopped(g); at += batch)
         predict_batch(g, list->at + at, list->len - at < batch ? list->len - at : batch, first);
 }

@@ -92,10 +92,10 @@ static void put_head(const GridRun *g, Text *t)
     if (m.first)
         text_add(t,
                  " Measured on a CPU of kind `%s` (`%s`), %.10s to %.16s UTC, compiler `%.30s`, while the "
-                 "load of its %ld "
+                 "load of its %d "
                  "cores was %.1f to %.1f, this experiment's own part included.",
-                 m.first->cpu, m.first->isa, m.first->made, m.last->made, m.first->build,
-                 sysconf(_SC_NPROCESSORS_ONLN), m.load_least, m.load_most);
+                 m.first->cpu, m.first->isa, m.first->made, m.last->made, m.first->build, computer_cores(),
+                 m.load_least, m.load_most);
     text_add(t, "\n\n");
     for (GridAxisId i = 0; i < GRID_AXES; i++)
         if (!differs(e, i) && i != GRID_schedules && *e->axes[i].values.at[0].name)
