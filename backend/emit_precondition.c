@@ -1,8 +1,6 @@
 /* What a call is refused for before anything is written: sizes, rules, NULL, routes, overlap, packed headers. */
 #include "backend/emit_packed.h"
 
-#include <string.h>
-
 static const double limit_elements = 0x1p40, limit_rows = 2147483647.0;
 
 Gate gate_open(Emit *e)

@@ -1,8 +1,6 @@
 /* Routes: built from choices, and checked when a caller brings one. */
 #include "backend/emit.h"
 
-#include <string.h>
-
 typedef struct RouteView {
     const Route *route;
     const Group *group;

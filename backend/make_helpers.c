@@ -4,7 +4,6 @@
 
 #include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { OBJECT_ALIGN = 64 };
 

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* libgomp's entry points: linking them would load the library before openmp_set_up(). */
 typedef struct Binder {

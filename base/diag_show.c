@@ -2,7 +2,6 @@
 #include "base/diag.h"
 #include "base/json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const word_of[] = {[SEV_ERROR] = "error", [SEV_WARNING] = "warning", [SEV_HINT] = "hint"};

@@ -4,8 +4,6 @@
 #include "bench/peers.h"
 #include "bench/sum.h"
 
-#include <stdlib.h>
-
 enum { SAMPLED = 32 };
 
 typedef struct AttentionData {

@@ -5,7 +5,6 @@
 #include "bench/peers.h"
 #include "bench/sum.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TOKENS_SAMPLED = 4, COLUMNS_SAMPLED = 16, WEIGHTS_SAMPLED = 4 };

@@ -1,8 +1,6 @@
 #include "bench/loops.h"
 
 #include <immintrin.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

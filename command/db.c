@@ -2,7 +2,6 @@
 #include "command/command.h"
 #include "tuner/tuner.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { KEY_DB = COMMAND_LAST, KEY_ALL, KEY_BUILDS, KEY_OLDER };

@@ -4,13 +4,11 @@
 #include "base/json.h"
 
 #include <dirent.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct DoctorRow {
     const char *section, *name, *value,

@@ -5,7 +5,6 @@
 #include "frontend/frontend.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

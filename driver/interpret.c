@@ -5,9 +5,7 @@
 #include "driver/pack.h"
 #include "passes/passes.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* -1 when it overflows or a dimension is negative. */
 static int64_t count_elements(const InterpretCall *c, const Tensor *t)

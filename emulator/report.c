@@ -3,8 +3,6 @@
 
 #include "emulator/core.h"
 
-#include <string.h>
-
 /* ---- shared ---- */
 
 static int is_cpu(const Simulated *s) { return s->trace->machine->kind == MACHINE_CPU; }

@@ -7,8 +7,6 @@
 #include "emulator/core.h"
 #include "emulator/memory.h"
 
-#include <string.h>
-
 typedef struct Station { /* a unit of a core */
     int64_t free;        /* when it can begin its next operation */
     int64_t done;        /* when all that it was given is done */

@@ -3,7 +3,6 @@
 #include "driver/module.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct Asked {
     const moec_work *work;

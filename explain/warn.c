@@ -1,8 +1,6 @@
 /* What `moec check` warns of beside the front end: decisions of the compiler that make a kernel slow. */
 #include "explain/explain.h"
 
-#include <string.h>
-
 enum { SHORT_SUM = 8 };
 
 /* A kernel and those that are derived from it share their equations: each place is warned of once. */

@@ -1,8 +1,6 @@
 /* Declarations of a module: their names, extents, dimensions and groups. */
 #include "frontend/sema.h"
 
-#include <string.h>
-
 /* ---- names ---- */
 
 static int taken(Sema *c, AstName name, const char *what, const NameMap *map)

@@ -1,8 +1,6 @@
 /* One equation: from AST to an Equation of the kernel. */
 #include "frontend/sema.h"
 
-#include <string.h>
-
 static void start(KernelSema *c)
 {
     c->failed = 0;

@@ -3,8 +3,6 @@
  * before. */
 #include "frontend/sema.h"
 
-#include <string.h>
-
 enum {
     MAX_WAY = AST_MAX_HEIGHT + 500
 }; /* through bodies and the functions they call: recursion of this file */

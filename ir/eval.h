@@ -14,8 +14,6 @@
 
 #include "ir/ir.h"
 
-#include <setjmp.h>
-
 typedef union Number {
     double f;
     int64_t i;

@@ -1,7 +1,6 @@
 /* Modules and kernels: the tables, their look-ups, and the names of types. */
 #include "ir/ir.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 const ScalarRow scalar_table[OP_COUNT] = {

@@ -14,8 +14,6 @@
  * join (lower/product.c). */
 #include "lower/lower.h"
 
-#include <string.h>
-
 /* Leaves of an addition tree, counted along every path; more than `limit` is enough to know. */
 static uint32_t leaves_of(const Kernel *k, ExprId e, uint32_t limit)
 {

@@ -3,7 +3,6 @@
 
 #include "explain/explain.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct CheckJob {

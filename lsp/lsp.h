@@ -5,8 +5,6 @@
 #ifndef LSP_LSP_H
 #define LSP_LSP_H
 
-#include <stddef.h>
-
 /* Serves until the client says `exit` or closes its end. The exit code: 0 after `shutdown`, else 1. */
 int lsp_serve(int in, int out);
 

@@ -5,8 +5,6 @@
 
 #include <ctype.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const SectionRow section_table[] = {

@@ -3,7 +3,6 @@
 #include "machines/probe.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 
 #include "model/count.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 

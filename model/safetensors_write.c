@@ -3,8 +3,6 @@
 
 #include "base/json.h"
 
-#include <string.h>
-
 enum { LENGTH_BYTES = 8 };
 
 static uint64_t stored_bytes(const StoredTensor *t)

@@ -2,7 +2,6 @@
 #include "model/weights_plan.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PIECE = 1 << 16 /* elements that are converted at a time */ };
 

@@ -7,8 +7,6 @@
  * first. What a store reads is moved in just before it. */
 #include "npu/plan.h"
 
-#include <string.h>
-
 enum { USES_MAX = 32 };
 
 typedef struct PlanLanes {

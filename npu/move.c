@@ -2,8 +2,6 @@
  * memory where the value is computed. */
 #include "npu/plan.h"
 
-#include <string.h>
-
 /* Is e a sum of things that i does not change, and of i times such things? */
 static int is_linear(const Kernel *k, ExprId e, IndexId i)
 {

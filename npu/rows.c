@@ -6,8 +6,6 @@
  * order in which a row's lanes are added. */
 #include "npu/plan.h"
 
-#include <string.h>
-
 enum { VALUES_MAX = 12 };
 
 typedef struct PlanRows {

@@ -4,8 +4,6 @@
  * they go from L0C to y, and need neither the core's memory nor a vector core. */
 #include "npu/plan.h"
 
-#include <string.h>
-
 typedef struct Copied {
     Stmt row, col, store;
     ExprId read;

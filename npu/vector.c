@@ -7,8 +7,6 @@
  * products the rows are shared out to the vector cores beside the cube core. */
 #include "npu/stage.h"
 
-#include <string.h>
-
 int plan_is_vector(Planner *p, StmtId id)
 {
     Stage st = {.p = p};

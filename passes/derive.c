@@ -4,8 +4,6 @@
  * rest. */
 #include "passes/derive.h"
 
-#include <string.h>
-
 /* ---- what depends on a target ---- */
 
 static int active_node(Sweep *s, ExprId e)

@@ -1,8 +1,6 @@
 /* derive, second step: the sweep. See Note [Cotangents] and Note [Guards] in derive.h. */
 #include "passes/derive.h"
 
-#include <string.h>
-
 static void sweep_expr(Sweep *s, ExprId root, ExprId d, const EvalSpace *space);
 
 /* ---- spaces ---- */

@@ -10,8 +10,6 @@
 #include "passes/epilogue.h"
 #include "passes/query.h"
 
-#include <string.h>
-
 typedef struct Epilogue {
     Kernel *k;
     const PassContext *c;

@@ -4,7 +4,6 @@
 #include "python/native.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 
 Compiler compiler;

@@ -1,6 +1,5 @@
 #include "step/kernels.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct KernelSource {

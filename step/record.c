@@ -1,6 +1,5 @@
 #include "step/recorder.h"
 
-#include <stdio.h>
 #include <string.h>
 
 BufferId record_refuse(Recorder *r, const char *format, ...)

@@ -3,7 +3,6 @@
 #include "step/recorder.h"
 
 #include <limits.h>
-#include <string.h>
 
 static StepBuffer *buffer_of(const Recorder *r, BufferId b) { return &r->program->buffers.at[b]; }
 

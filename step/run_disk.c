@@ -1,8 +1,6 @@
 /* store and load: jobs of the lane `disk`, and which of them each task waits for. */
 #include "step/runner.h"
 
-#include <string.h>
-
 /* Bytes of the arena. */
 typedef struct ArenaRange {
     int64_t lo, hi;

@@ -1,6 +1,5 @@
 #include "step/same.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes lo..hi of a buffer hold those of a term, from `from` on. */

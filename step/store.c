@@ -1,8 +1,6 @@
 /* Persistent buffers by name. */
 #include "step/store.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 typedef struct Stored {

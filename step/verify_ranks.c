@@ -1,7 +1,5 @@
 #include "step/verify_ranks.h"
 
-#include <string.h>
-
 /* The exchanges of a program in groups of several members. */
 typedef struct RankExchanges {
     const Program *program;

@@ -2,7 +2,6 @@
 #include "testing/parts.h"
 
 #include <math.h>
-#include <string.h>
 
 int64_t test_extent_value(const TestCase *c, Extent e)
 {

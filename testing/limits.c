@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     READ_BYTES = 1 << 28 /* beyond the caches */,

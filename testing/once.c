@@ -2,10 +2,7 @@
 #include "testing/parts.h"
 #include "frontend/frontend.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void print_values(FILE *out, const char *name, Elem e, const unsigned char *bytes, int64_t count)

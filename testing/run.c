@@ -3,7 +3,6 @@
 #include "passes/passes.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the reference ---- */

@@ -2,7 +2,6 @@
 #include "trainer/analysis.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,5 @@
 /* moe-train analyse: what the experts of a trained model do on domains of text. */
 #include <argp.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "trainer/analysis.h"

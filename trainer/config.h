@@ -2,7 +2,6 @@
 #ifndef TRAINER_CONFIG_H
 #define TRAINER_CONFIG_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/json.h"

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

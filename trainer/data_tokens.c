@@ -3,7 +3,6 @@
  * each its first byte (i64), and for each document the number of its first sequence (i64), ended by that of sequences. */
 #include "trainer/data.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -2,7 +2,6 @@
 #include "trainer/eval.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "trainer/checkpoint.h"
 #include "trainer/command.h"

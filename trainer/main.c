@@ -1,6 +1,5 @@
 /* moe-train: see trainer.h for a training run, config.def for its options; the other commands are in command_*.c. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "trainer/checkpoint.h"

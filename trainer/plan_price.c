@@ -1,7 +1,6 @@
 /* Prices of a step's tasks: a model with the same layers, but few of them, runs here. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "trainer/complain.h"
 #include "trainer/kept.h"

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <libgen.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 #include "trainer/trace.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "trainer/complain.h"
 

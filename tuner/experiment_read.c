@@ -3,8 +3,6 @@
 
 #include "base/json.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* All cases of a command, one after the other, and what is printed of them. */
 #include "tuner/tuner.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>

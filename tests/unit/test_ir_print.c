@@ -2,7 +2,6 @@
 #include "tests/unit/ir_fixture.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static Axis n, c;
 static TensorId a, b;

@@ -7,8 +7,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int set_up(void **state) { return !(*state = arena_new()); }

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <string.h>
 
 static int set_up(void **state) { return !(*state = arena_new()); }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <string.h>
 
 typedef struct ShardsTest {
     Arena *arena;
