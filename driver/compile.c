@@ -302,32 +302,43 @@ static void say_time(Compilation *c, double since, const char *step)
         text_add(&c->times, "%10.3f ms  %s\n", 1e3 * (clock_seconds() - since), step);
 }
 
+/* NULL, or why no machine code is made for the machine. */
+static const char *no_code_for_machine(const Compilation *c)
+{
+    if (!compile_is_npu(c) || c->options.emulated)
+        return NULL;
+    return arena_printf(c->arena,
+                        "there is no code for %s: `moec --machine %s --emit=tiles` writes the plan, `moec "
+                        "test --machine %s --emulate` runs it",
+                        c->machine->name, c->options.machine, c->options.machine);
+}
+
+/* The same of a tile program that was read. */
+static const char *no_code_for_plan(const Compilation *c)
+{
+    const char *plan = c->options.emulated ? NULL : find_plan(c->module);
+    if (!plan)
+        return NULL;
+    return arena_printf(
+        c->arena, "kernel %s is a plan, which only an NPU runs: `moec test --machine NAME --emulate` does it",
+        plan);
+}
+
 int compile_emit(Compilation *c, CompileProduct what, Bytes *out)
 {
     static const enum BackendOutput outputs[PRODUCT_COUNT] = {
         [PRODUCT_LLVM] = OUTPUT_LLVM, [PRODUCT_ASM] = OUTPUT_ASM, [PRODUCT_OBJECT] = OUTPUT_OBJECT};
     BackendInput inputs[ISA_COUNT];
-    const char *error = NULL;
-    if (compile_is_npu(c) && !c->options.emulated)
-        return compile_fail(
-            c, DIAG_driver_machine,
-            arena_printf(
-                c->arena,
-                "there is no code for %s: `moec --machine %s --emit=tiles` writes the plan, `moec test "
-                "--machine %s --emulate` runs it",
-                c->machine->name, c->options.machine, c->options.machine));
+    const char *error = no_code_for_machine(c);
+    if (error)
+        return compile_fail(c, DIAG_driver_machine, error);
     plugin_load_begin(&c->load, c->arena);
     const char *program = program_of(c); /* before passes change it */
     if (lower_all(c, inputs))
         return DRIVER_ERROR;
-    const char *plan = c->options.emulated ? NULL : find_plan(c->module);
-    if (plan)
-        return compile_fail(
-            c, DIAG_driver_machine,
-            arena_printf(
-                c->arena,
-                "kernel %s is a plan, which only an NPU runs: `moec test --machine NAME --emulate` does it",
-                plan));
+    error = no_code_for_plan(c);
+    if (error)
+        return compile_fail(c, DIAG_driver_machine, error);
     double start = clock_seconds();
     const BackendApi *api = plugin_open(c->arena, &error);
     if (!api)
