@@ -299,27 +299,26 @@ static int refuse_alignment(Checker *c, const CheckAccess *a)
 }
 
 /* NULL: it is not watched. */
-static CheckAccess *begin_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int write,
-                                 CheckAccess *out)
+static CheckAccess *begin_access(Checker *c, const UnitAccess *u, CheckAccess *out)
 {
-    const Tensor *t = &c->k->tensors.at[buffer];
+    const Tensor *t = &c->k->tensors.at[u->buffer];
     int shared = space_is_shared(t->space);
     if (c->error || (!shared && t->space != SPACE_THREAD && !chip_space(c->machine, t->space)))
         return NULL;
-    if (sub >= c->subs) {
-        check_fail(c, "%s runs on vector core %u; beside a cube core there are %u", check_stmt_text(c, stmt),
-                   sub - 1, c->subs - 1);
+    if (u->sub >= c->subs) {
+        check_fail(c, "%s runs on vector core %u; beside a cube core there are %u",
+                   check_stmt_text(c, u->stmt), u->sub - 1, c->subs - 1);
         return NULL;
     }
-    *out = (CheckAccess){.stmt = stmt,
-                         .buffer = buffer,
-                         .write = write,
-                         .loose = shared || c->loose[buffer] || (!write && check_is_masked(c, stmt)),
+    *out = (CheckAccess){.stmt = u->stmt,
+                         .buffer = u->buffer,
+                         .write = u->write,
+                         .loose = shared || c->loose[u->buffer] || (!u->write && check_is_masked(c, u->stmt)),
                          .shared = shared,
-                         .shape = c->shapes[buffer],
-                         .thread = check_thread(sub, unit)};
+                         .shape = c->shapes[u->buffer],
+                         .thread = check_thread(u->sub, u->unit)};
     out->knows = check_core(c)->knows + (size_t)out->thread * c->threads;
-    out->mark = (Mark){out->knows[out->thread], out->thread, stmt};
+    out->mark = (Mark){out->knows[out->thread], out->thread, u->stmt};
     return out;
 }
 
@@ -340,25 +339,24 @@ static void touch_box(Checker *c, const CheckAccess *a)
     }
 }
 
-static void refuse_outside(Checker *c, StmtId stmt, TensorId buffer, int64_t element, int64_t rows,
-                           int64_t cols, int write)
+static void refuse_outside(Checker *c, const UnitAccess *u)
 {
-    const BoxShape *s = &c->shapes[buffer];
-    int64_t end = element + (rows - 1) * s->y + cols, all = s->matrices * s->x * s->y;
-    if (element < 0 || end > all)
+    const BoxShape *s = &c->shapes[u->buffer];
+    int64_t end = u->element + (u->rows - 1) * s->y + u->cols, all = s->matrices * s->x * s->y;
+    if (u->element < 0 || end > all)
         check_fail(c, "overflow: %s %s the elements %lld..%lld of %s, which has %lld",
-                   check_stmt_text(c, stmt), write ? "writes" : "reads", (long long)element, (long long)end,
-                   c->k->tensors.at[buffer].name, (long long)all);
+                   check_stmt_text(c, u->stmt), u->write ? "writes" : "reads", (long long)u->element,
+                   (long long)end, c->k->tensors.at[u->buffer].name, (long long)all);
 }
 
 /* Rows of what all cores see. What is moved and only looked at behind conditions may be anybody's. */
-static void touch_rows(Checker *c, CheckAccess *a, int64_t element, int64_t rows, int64_t cols)
+static void touch_rows(Checker *c, CheckAccess *a, const UnitAccess *u)
 {
     int64_t bytes = (int64_t)elem_bytes(a->shape.elem);
     if (!layout_is_dense(a->shape.layout) || (!a->write && check_is_masked(c, a->stmt)))
         return;
-    for (int64_t i = 0; i < rows && !c->error; i++) {
-        int64_t at = (element + i * a->shape.y) * bytes, end = at + cols * bytes;
+    for (int64_t i = 0; i < u->rows && !c->error; i++) {
+        int64_t at = (u->element + i * a->shape.y) * bytes, end = at + u->cols * bytes;
         Other other;
         Problem p = touch_run(c, a, &at, end, &other);
         a->box = box_at(&a->shape, at / bytes, 1, 1);
@@ -367,28 +365,30 @@ static void touch_rows(Checker *c, CheckAccess *a, int64_t element, int64_t rows
     }
 }
 
-void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int64_t element,
-                    int64_t rows, int64_t cols, int write)
+void checker_access(Checker *c, UnitAccess u)
 {
     CheckAccess a;
-    Space space = c->k->tensors.at[buffer].space;
-    if (rows <= 0 || cols <= 0)
+    Space space = c->k->tensors.at[u.buffer].space;
+    if (u.rows <= 0 || u.cols <= 0)
         return;
     if (space_is_shared(space))
-        refuse_outside(c, stmt, buffer, element, rows, cols, write);
-    if (!begin_access(c, stmt, unit, sub, buffer, write, &a))
+        refuse_outside(c, &u);
+    if (!begin_access(c, &u, &a))
         return;
     if (a.shared) {
-        touch_rows(c, &a, element, rows, cols);
+        touch_rows(c, &a, &u);
         return;
     }
-    a.box = box_at(&a.shape, element, rows, cols);
-    if (space == SPACE_THREAD && rows > 1 && a.shape.x < rows && a.shape.matrices > 1) { /* a row of each */
-        for (int64_t i = 0; i < rows; i++)
-            checker_access(c, stmt, unit, sub, buffer, element + i * a.shape.y, 1, cols, write);
+    a.box = box_at(&a.shape, u.element, u.rows, u.cols);
+    if (space == SPACE_THREAD && u.rows > 1 && a.shape.x < u.rows &&
+        a.shape.matrices > 1) { /* a row of each */
+        int64_t rows = u.rows;
+        u.rows = 1;
+        for (int64_t i = 0; i < rows; i++, u.element += a.shape.y)
+            checker_access(c, u);
         return;
     }
-    if (space == SPACE_THREAD && rows == 1 && !box_is_inside(&a.shape, &a.box))
+    if (space == SPACE_THREAD && u.rows == 1 && !box_is_inside(&a.shape, &a.box))
         box_flatten(&a.shape, &a.box);
     if (!refuse_place(c, &a) && !refuse_alignment(c, &a))
         touch_box(c, &a);
@@ -399,9 +399,9 @@ void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId b
 static void touch_whole(Checker *c, StmtId loop, uint32_t sub, TensorId buffer, int write)
 {
     const BoxShape *s = &c->shapes[buffer];
+    const UnitAccess u = {.stmt = loop, .unit = UNIT_scalar, .sub = sub, .buffer = buffer, .write = write};
     CheckAccess a;
-    if (c->k->tensors.at[buffer].space != SPACE_THREAD ||
-        !begin_access(c, loop, UNIT_scalar, sub, buffer, write, &a))
+    if (c->k->tensors.at[buffer].space != SPACE_THREAD || !begin_access(c, &u, &a))
         return;
     a.loose = 1;
     for (int64_t m = 0; m < s->matrices && !c->error; m++) {

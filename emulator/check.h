@@ -14,10 +14,17 @@ Checker *checker_new(Arena *a, const Machine *machine, const Kernel *k, const in
                      void *const *on_chip);
 void checker_launch(Checker *c, StmtId launch, uint32_t ncores);
 void checker_item(Checker *c, uint32_t core, int64_t item);
-/* A unit (of vector core `sub`, 0: of the cube core) reads or writes the box of rows x cols elements of the buffer's last two axes
- * whose first element has the row-major number `element`. Buffers of thread space and of the chip are a core's own. */
-void checker_access(Checker *c, StmtId stmt, Unit unit, uint32_t sub, TensorId buffer, int64_t element,
-                    int64_t rows, int64_t cols, int write);
+/* A unit reads or writes the box of rows x cols elements of the buffer's last two axes whose first element has the row-major number
+ * `element`. Buffers of thread space and of the chip are a core's own. */
+typedef struct UnitAccess {
+    StmtId stmt;
+    Unit unit;
+    uint32_t sub; /* the vector core whose unit it is, 0: of the cube core */
+    TensorId buffer;
+    int write;
+    int64_t element, rows, cols;
+} UnitAccess;
+void checker_access(Checker *c, UnitAccess u);
 /* The scalar unit runs a loop; of the buffers in thread space that it names it may read and write every element. */
 void checker_loop(Checker *c, StmtId loop, uint32_t sub);
 /* A unit of `sub` sets or waits for the flag about slot `slot` of the buffer; a cube core's flag towards vector units counts for

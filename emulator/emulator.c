@@ -179,29 +179,31 @@ static int64_t across_of(const Emulator *e, TensorId t)
 }
 
 /* Axes of memory that are used as one: a run goes on in the next row. */
-static void access_on(Emulator *e, StmtId id, Unit unit, TensorId t, int64_t element, int64_t n, int write)
+static void access_on(Emulator *e, UnitAccess row, int64_t across)
 {
-    for (int64_t across = across_of(e, t); n > 0 && across > 0;) {
-        int64_t piece = across - element % across < n ? across - element % across : n;
-        checker_access(e->check, id, unit, e->sub, t, element, 1, piece, write);
-        element += piece;
-        n -= piece;
+    for (int64_t n = row.cols; n > 0; n -= row.cols, row.element += row.cols) {
+        int64_t left = across - row.element % across;
+        row.cols = left < n ? left : n;
+        checker_access(e->check, row);
     }
 }
 
-static void access(Emulator *e, StmtId id, Unit unit, TensorId t, int64_t element, int64_t rows, int64_t cols,
-                   int write)
+/* By a unit of the core that runs. */
+static void access(Emulator *e, UnitAccess u)
 {
-    const Tensor *x = &e->k->tensors.at[t];
+    const Tensor *x = &e->k->tensors.at[u.buffer];
     if (!e->check)
         return;
-    int64_t across = across_of(e, t);
+    u.sub = e->sub;
+    int64_t across = across_of(e, u.buffer), rows = u.rows;
     if (!space_is_memory(x->space) || !layout_is_dense(x->layout) || across <= 0 ||
-        element % across + cols <= across)
-        checker_access(e->check, id, unit, e->sub, t, element, rows, cols, write);
-    else
-        for (int64_t i = 0; i < rows; i++)
-            access_on(e, id, unit, t, element + i * across, cols, write);
+        u.element % across + u.cols <= across) {
+        checker_access(e->check, u);
+        return;
+    }
+    u.rows = 1;
+    for (int64_t i = 0; i < rows; i++, u.element += across)
+        access_on(e, u, across);
 }
 
 void emulator_runs(Op *op, int64_t bytes, int64_t rows, int64_t cols, int64_t down, int64_t right)
@@ -230,18 +232,23 @@ static void access_box(Emulator *e, StmtId id, Unit unit, TensorId from, const M
     int transposed = (v->cols > 1 && right != 1) || (v->rows > 1 && down == 1 && across > 1);
     int64_t lines = transposed ? v->cols : v->rows, n = transposed ? v->rows : v->cols,
             step = transposed ? right : down, apart = transposed ? down : right;
+    UnitAccess u = {.stmt = id, .unit = unit, .buffer = from, .element = v->from, .rows = 1, .cols = n};
     if (n > 1 && apart != 1) {
+        u.cols = 1;
         for (int64_t i = 0; i < lines; i++)
-            for (int64_t j = 0; j < n; j++)
-                access(e, id, unit, from, v->from + i * step + j * apart, 1, 1, 0);
+            for (int64_t j = 0; j < n; j++) {
+                u.element = v->from + i * step + j * apart;
+                access(e, u);
+            }
         return;
     }
     if (lines == 1 || step == across) {
-        access(e, id, unit, from, v->from, lines, n, 0);
+        u.rows = lines;
+        access(e, u);
         return;
     }
-    for (int64_t i = 0; i < lines; i++)
-        access(e, id, unit, from, v->from + i * step, 1, n, 0);
+    for (int64_t i = 0; i < lines; i++, u.element += step)
+        access(e, u);
 }
 
 /* A place in global memory. A box may begin before its tensor, where nobody looks at what it read there. */
@@ -281,7 +288,7 @@ static int event_move(Emulator *e, StmtId id, const MoveEvent *v)
     op->path = (uint8_t)path;
     note_runs(e, op, s, from, v);
     access_box(e, id, unit, from, v);
-    access(e, id, unit, s->buffer, v->to, v->rows, v->cols, 1);
+    access(e, (UnitAccess){id, unit, 0, s->buffer, 1, v->to, v->rows, v->cols});
     return 1;
 }
 
@@ -298,13 +305,15 @@ static int event_multiply(Emulator *e, StmtId id, const MultiplyEvent *v)
     op->b = v->cols;
     op->c = v->depth > 0 ? v->depth : 0;
     op->bytes = (uint8_t)elem_bytes(e->k->tensors.at[left].elem);
+    UnitAccess sums = {id, UNIT_cube, 0, s->buffer, 0, v->sums, v->rows, v->cols};
     if (v->depth > 0) {
-        access(e, id, UNIT_cube, left, v->left, v->rows, v->depth, 0);
-        access(e, id, UNIT_cube, right, v->right, v->depth, v->cols, 0);
+        access(e, (UnitAccess){id, UNIT_cube, 0, left, 0, v->left, v->rows, v->depth});
+        access(e, (UnitAccess){id, UNIT_cube, 0, right, 0, v->right, v->depth, v->cols});
     }
     if (!v->init)
-        access(e, id, UNIT_cube, s->buffer, v->sums, v->rows, v->cols, 0);
-    access(e, id, UNIT_cube, s->buffer, v->sums, v->rows, v->cols, 1);
+        access(e, sums);
+    sums.write = 1;
+    access(e, sums);
     return 1;
 }
 
@@ -340,7 +349,8 @@ static int event_split(Emulator *e, const SplitEvent *v)
 static int event_touch(Emulator *e, StmtId id, const TouchEvent *v)
 {
     if (v->count > 0)
-        access(e, id, UNIT_vector, (TensorId)v->buffer, v->element, 1, v->count, (int)v->written);
+        access(e, (UnitAccess){id, UNIT_vector, 0, (TensorId)v->buffer, (int)v->written, v->element, 1,
+                               v->count});
     return 1;
 }
 

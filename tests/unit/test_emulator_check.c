@@ -125,7 +125,7 @@ static void access(Run *r, StmtId s, TensorId t, const uint32_t *index, uint32_t
 {
     const Stmt *stmt = &r->k->tiles->stmts.at[s];
     Unit unit = stmt->kind == TILE_for ? UNIT_vector : tile_unit(r->k, stmt);
-    checker_access(r->check, s, unit, r->sub, t, element(r, t, index, n), rows, cols, write);
+    checker_access(r->check, (UnitAccess){s, unit, r->sub, t, write, element(r, t, index, n), rows, cols});
 }
 
 static void load(Run *r, StmtId s, ExprId e, int64_t rows, int64_t cols)
