@@ -262,6 +262,44 @@ static void leave(Slabs *sl, StmtId product, const Stmt *s)
     }
 }
 
+/* Which of the copies in L0 has the terms from `from` on: parts of so many terms take turns. */
+static ExprId slot_of(Slabs *sl, Loc loc, ExprId from, int64_t terms)
+{
+    Planner *p = sl->p;
+    Kernel *k = p->k;
+    int64_t slots = p->copies[SPACE_L0A] < p->copies[SPACE_L0B] ? p->copies[SPACE_L0A] : p->copies[SPACE_L0B];
+    if (slots <= 1)
+        return zero(sl);
+    ExprId part = x_op2(k, loc, OP_idiv, from, x_int(k, loc, terms));
+    return build_let(&p->b, loc, "slot", x_op2(k, loc, OP_imod, part, x_int(k, loc, slots)));
+}
+
+/* The cube's part of the product s: the terms in [from, to) of the slot, of which the first of all begin the sums. */
+static void multiply_part(Slabs *sl, const Stmt *s, const InL0 *parts, ExprId slot, ExprId from, ExprId to)
+{
+    Planner *p = sl->p;
+    Kernel *k = p->k;
+    Loc loc = s->loc;
+    TensorId a = chip_at(sl, parts->a)->buffer, b = chip_at(sl, parts->b)->buffer;
+    plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, a, slot);
+    plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, b, slot);
+    Stmt step = tile_stmt(TILE_product, loc);
+    step.buffer = chip_at(sl, sl->sums[sums_of(sl, s)].chip)->buffer;
+    step.nindex = 3;
+    step.index[0] = step.index[1] = step.index[2] = zero(sl);
+    step.value = at_slot(sl, parts->a, slot);
+    step.other = at_slot(sl, parts->b, slot);
+    step.size[0] = s->size[0];
+    step.size[1] = s->size[1];
+    step.size[2] = x_op2(k, loc, OP_sub, to, from);
+    ExprId first = x_op2(k, loc, OP_eq, x_index(k, loc, sl->loop->var), sl->loop->lo);
+    step.guard = x_and(k, loc, first, x_op2(k, loc, OP_eq, from, zero(sl)));
+    build_put(&p->b, step);
+    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, a, slot);
+    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, b, slot);
+}
+
+/* The terms of a product go through L0 in parts: moved there by one unit while the cube multiplies those before. */
 static void multiply(Slabs *sl, StmtId id)
 {
     Planner *p = sl->p;
@@ -272,41 +310,19 @@ static void multiply(Slabs *sl, StmtId id)
     for (uint32_t i = 0; i < 3; i++)
         s.size[i] = again(sl, s.size[i]);
     Loc loc = s.loc;
-    uint32_t depth = p->b.depth, sums = sl->sums[sums_of(sl, &s)].chip;
+    uint32_t depth = p->b.depth;
     arrive(sl, &s);
     InL0 parts = take_parts(sl, &s);
-    uint32_t l0a = parts.a, l0b = parts.b;
-    int64_t terms = parts.terms;
-    int64_t slots = p->copies[SPACE_L0A] < p->copies[SPACE_L0B] ? p->copies[SPACE_L0A] : p->copies[SPACE_L0B];
     IndexId var = build_index(&p->b, "term");
-    build_for(&p->b, loc, LOOP_ORDERED, var, zero(sl), x_max(p->k, s.size[2], x_int(k, loc, 1)), terms);
-    ExprId from = x_index(k, loc, var), to, slot = zero(sl);
-    to = build_let(&p->b, loc, "end", x_min(p->k, x_add(p->k, from, terms), s.size[2]));
-    if (slots > 1)
-        slot = build_let(
-            &p->b, loc, "slot",
-            x_op2(k, loc, OP_imod, x_op2(k, loc, OP_idiv, from, x_int(k, loc, terms)), x_int(k, loc, slots)));
-    feed(sl, &s, 0, l0a, slot, from, to);
-    feed(sl, &s, 1, l0b, slot, from, to);
-    TensorId a = chip_at(sl, l0a)->buffer, b = chip_at(sl, l0b)->buffer;
-    plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, a, slot);
-    plan_flag(p, loc, TILE_wait, UNIT_mte1, UNIT_cube, b, slot);
-    Stmt step = tile_stmt(TILE_product, loc);
-    step.buffer = chip_at(sl, sums)->buffer;
-    step.nindex = 3;
-    step.index[0] = step.index[1] = step.index[2] = zero(sl);
-    step.value = at_slot(sl, l0a, slot);
-    step.other = at_slot(sl, l0b, slot);
-    step.size[0] = s.size[0];
-    step.size[1] = s.size[1];
-    step.size[2] = x_op2(k, loc, OP_sub, to, from);
-    ExprId first = x_op2(k, loc, OP_eq, x_index(k, loc, sl->loop->var), sl->loop->lo);
-    step.guard = x_and(k, loc, first, x_op2(k, loc, OP_eq, from, zero(sl)));
-    build_put(&p->b, step);
-    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, a, slot);
-    plan_flag(p, loc, TILE_set, UNIT_cube, UNIT_mte1, b, slot);
+    build_for(&p->b, loc, LOOP_ORDERED, var, zero(sl), x_max(k, s.size[2], x_int(k, loc, 1)), parts.terms);
+    ExprId from = x_index(k, loc, var);
+    ExprId to = build_let(&p->b, loc, "end", x_min(k, x_add(k, from, parts.terms), s.size[2]));
+    ExprId slot = slot_of(sl, loc, from, parts.terms);
+    feed(sl, &s, 0, parts.a, slot, from, to);
+    feed(sl, &s, 1, parts.b, slot, from, to);
+    multiply_part(sl, &s, &parts, slot, from, to);
     build_close(&p->b, depth);
-    chip_at(sl, l0a)->taken = chip_at(sl, l0b)->taken = 0;
+    chip_at(sl, parts.a)->taken = chip_at(sl, parts.b)->taken = 0;
     leave(sl, id, &s);
 }
 
