@@ -148,6 +148,8 @@ typedef struct AstWrts {
 typedef struct AstSave {
     AstName name, elem, in; /* in: of an output, or without a name */
 } AstSave;
+#define SAVED_ROUTE "is a route, and routes cannot be saved"
+#define SAVED_ROUTE_HELP "take it out: the backward has the route, or makes it again"
 
 typedef struct AstSaves {
     Vec(AstSave) list;

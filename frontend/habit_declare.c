@@ -224,8 +224,7 @@ int habit_save(Advice *a)
     a->place = name;
     if (is_route(a, text) || advice_is(a, a->at, KW_ROUTE)) {
         take_out(a, name, name == a->at - 1 ? name : a->at);
-        return advice_with(a, ADVICE_TEXT("%s is a route, and routes cannot be saved", text),
-                           "take it out: the backward has the route, or makes it again");
+        return advice_with(a, ADVICE_TEXT("%s " SAVED_ROUTE, text), SAVED_ROUTE_HELP);
     }
     return advice_with(a, ADVICE_TEXT("nothing says as what %s is saved", text),
                        ADVICE_TEXT("write its type behind it, as in %s as bf16", text));

@@ -136,9 +136,7 @@ static int save_ok(Sema *c, const Kernel *k, const AstSave *s, Elem elem)
     Name name = s->name.name;
     TensorId id = ir_find_tensor(k, name);
     if (ir_find_route(k, name) != NONE)
-        return refuse(c, DIAG_save_unknown, s->name.loc,
-                      "take it out: the backward has the route, or makes it again",
-                      "is a route, and routes cannot be saved", name);
+        return refuse(c, DIAG_save_unknown, s->name.loc, SAVED_ROUTE_HELP, SAVED_ROUTE, name);
     if (id == NONE || k->tensors.at[id].role == ROLE_IN || k->tensors.at[id].role == ROLE_INOUT) {
         Guess g = guess_new(name);
         for (TensorId t = 0; t < k->tensors.len; t++)
