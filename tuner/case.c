@@ -297,12 +297,11 @@ static void measure(Tuning *t, Trial **trials, size_t n, size_t rounds)
     }
 }
 
+/* Trials whose processes are started. */
 static void race_some(Tuning *t, Trial *const *trials, size_t n, size_t rounds)
 {
     Trial *racing[LIVE] = {t->search.trials.at[0]};
     size_t many = 1;
-    for (size_t i = 0; i < n; i++)
-        start(t, trials[i]);
     for (size_t i = 0; i < n; i++) {
         Worker *w = ready(t, trials[i]);
         double usual = t->search.trials.at[0]->seconds;
