@@ -1,4 +1,4 @@
-/* Domains: reductions that share a loop nest (Note [Domains] in sum.c), and the index over which its lanes run. */
+/* Domains: reductions that share a loop nest (Note [Domains] in reduce.c), and the index over which its lanes run. */
 #include "lower/lower.h"
 
 void lower_tally(Kernel *k, ExprId e, IndexId i, Tally *t)

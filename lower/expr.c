@@ -92,6 +92,15 @@ ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast)
     return x_at(k, load)->kind == X_LOAD ? load : (ExprId)NONE;
 }
 
+TensorId lower_lines_along(const Lower *l, ExprId load, ScalarOp cast, IndexId along)
+{
+    const Kernel *k = l->k;
+    const LocalBuffer *p = load == NONE ? NULL : lower_place_of(l, x_at(k, load)->sym);
+    if (!p || p->cast != cast || x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) != along)
+        return NONE;
+    return p->lines;
+}
+
 /* A term of a product's left operand from the lines that have it as it is multiplied (Note [Left lines] in rowblock_decide.c), so that
  * it is not rounded for every block of columns again; else NONE. */
 static ExprId from_lines(Lower *l, ExprId e, ExprMap *memo)
@@ -99,12 +108,11 @@ static ExprId from_lines(Lower *l, ExprId e, ExprMap *memo)
     const Kernel *k = l->k;
     ScalarOp cast;
     ExprId load = l->env.lined == NONE ? (ExprId)NONE : lower_left_load(k, e, &cast);
-    const LocalBuffer *p = load == NONE ? NULL : lower_place_of(l, x_at(k, load)->sym);
-    if (!p || p->lines == NONE || p->cast != cast ||
-        x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) != l->env.lined)
+    TensorId lines = lower_lines_along(l, load, cast, l->env.lined);
+    if (lines == NONE)
         return NONE;
     ExprId placed = rebuild(l, load, memo);
-    return x_load(l->k, x_at(k, load)->loc, p->lines, (ExprId[]){x_arg(k, placed, 0), x_arg(k, placed, 1)});
+    return x_load(l->k, x_at(k, load)->loc, lines, (ExprId[]){x_arg(k, placed, 0), x_arg(k, placed, 1)});
 }
 
 static ExprId translate_node(Lower *l, ExprId e, ExprMap *memo)

@@ -20,7 +20,7 @@ static void lower_equation(Lower *l, const Members *m)
     case EQ_ASSIGN:
     case EQ_ADD:
         if (lower_is_accumulated(l, q))
-            lower_accumulate(l, q);
+            lower_add_computed(l, q);
         else
             lower_elements(l, m);
         return;

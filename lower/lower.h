@@ -214,6 +214,9 @@ int lower_stands_open(const Lower *l, IndexId i); /* as the variable of a loop *
 ExprId lower_expr(Lower *l, ExprId e);
 /* The load that a left operand is, or NONE; *cast: how it is rounded, OP_COUNT: not at all. */
 ExprId lower_left_load(const Kernel *k, ExprId left, ScalarOp *cast);
+/* The lines that have the elements of such a load, rounded by the cast, along its last index; or NONE: Note [Left lines] in
+ * rowblock_decide.c. */
+TensorId lower_lines_along(const Lower *l, ExprId load, ScalarOp cast, IndexId along);
 ExprId lower_field(Lower *l, RouteId r, RouteField f, ExprId subscript);
 ExprId lower_run_start(Lower *l, RouteId r, ExprId group);
 ExprId lower_run_end(Lower *l, RouteId r, ExprId group);
@@ -240,7 +243,7 @@ void lower_check_flat(Lower *l, Extent elements);         /* a sum by key runs o
 ExprId lower_key_guard(Lower *l, const Bucket *b); /* where an element has a key that counts; NONE: everywhere */
 void lower_pads(Lower *l, const Equation *q);             /* zeros where an output's row axis holds no row */
 
-/* ---- domain.c: reductions that share a loop nest; Note [Domains] in sum.c ---- */
+/* ---- domain.c: reductions that share a loop nest; Note [Domains] in reduce.c ---- */
 
 typedef struct Domain {
     ExprId reduce[REDUCE_MAX]; /* [0] leads: the loops run over its indices */
@@ -333,7 +336,7 @@ int lower_is_complete(const Blocking *by, const Equation *q);
 /* panel.c: the index that runs over rows of panels, or NONE: packed tensors are written element by element. */
 IndexId lower_panel_row(const Lower *l, const Members *m);
 
-/* ---- sum.c, walk.c: reductions that are no block product ---- */
+/* ---- reduce.c, walk.c: reductions that are no block product ---- */
 
 /* Emits every reduction of e that is not done. Until Env.done is cut back, lower_expr(e) reads their registers.
  * `onto`: NULL, or the += that chains and whose right-hand side e is. */
@@ -363,7 +366,7 @@ void lower_report_nest(Lower *l, const char *launch, const char *kind, const Blo
 /* A sum that goes in blocks, or why it does not. */
 void lower_report(Lower *l, const Item *it, const LowerProduct *p, const char *why);
 
-/* ---- sums.c: where the sums of block products are accumulated ---- */
+/* ---- product_sums.c: where the sums of block products are accumulated ---- */
 
 typedef struct Sum {
     const LowerProduct *p;
@@ -422,7 +425,7 @@ void lower_item(Lower *l, const Item *it);    /* their sums and stores, whicheve
 void lower_product(Lower *l, const Item *it); /* by blocks, Note [Blocks] */
 void lower_panels(Lower *l, const Item *it);  /* packed tensors */
 
-/* ---- a launch each: nest.c, rowblock.c, parts.c, scatter.c, accumulate.c, top.c, check.c ---- */
+/* ---- a launch each: nest.c, rowblock.c, parts.c, scatter.c, add_computed.c, top.c, check.c ---- */
 
 void lower_elements(Lower *l, const Members *m); /* equations with the same left-hand indices */
 void lower_settings(Lower *l, const Members *m, StmtId made); /* launch.c: of the launches from this statement on */
@@ -435,7 +438,7 @@ int lower_has_row(const Kernel *k, const Cluster *c, const Equation *q); /* on i
 void lower_in_parts(Lower *l, const Members *m, const Cluster *c);       /* a row-block group, Note [Parts] */
 /* A product whose rows are added into the sums of their tokens as they are computed. */
 void lower_scatter_rows(Lower *l, const Equation *product, const Equation *reader);
-void lower_accumulate(Lower *l, const Equation *q);
+void lower_add_computed(Lower *l, const Equation *q);
 /* A += onto elements that its subscripts compute, or of a bucketed sum whose terms go to their elements one by one. */
 int lower_is_accumulated(const Lower *l, const Equation *q);
 int lower_adds_by_key(const Lower *l, const Equation *q, Bucket *b); /* is it of the second form? */

@@ -183,9 +183,9 @@ static TensorId lines_of(const Lower *l, const Item *it, ExprId load, ScalarOp c
         return NONE;
     if (cast == OP_COUNT && is_lines(k, place->buffer))
         return place->buffer;
-    int by_rows = place->row != NONE && x_plain_index(k, x_arg(k, load, place->row)) == it->by->row &&
-                  x_plain_index(k, x_arg(k, load, x_at(k, load)->nargs - 1u)) == s->index;
-    return by_rows && cast == place->cast ? place->lines : (TensorId)NONE;
+    if (place->row == NONE || x_plain_index(k, x_arg(k, load, place->row)) != it->by->row)
+        return NONE;
+    return lower_lines_along(l, load, cast, s->index);
 }
 
 /* The same of one that is in lines already: Note [Left lines] in rowblock_decide.c. */

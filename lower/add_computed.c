@@ -185,7 +185,7 @@ static void add_terms(Lower *l, const Equation *q, Item *it, ExprId strip, const
     lower_bind(l, b->bucket, NONE, NONE);
 }
 
-void lower_accumulate(Lower *l, const Equation *q)
+void lower_add_computed(Lower *l, const Equation *q)
 {
     Bucket b;
     int by_key = lower_adds_by_key(l, q, &b);
