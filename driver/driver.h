@@ -137,7 +137,6 @@ static inline int compile_is_npu(const Compilation *c)
 void options_print(const CompileOptions *o, const char *before, Text *t);
 /* Sets the option NAME to a value as options_print() writes it; 0 when one of both is none. */
 int options_take(CompileOptions *o, const char *name, const char *from, Arena *a);
-int options_same(const CompileOptions *a, const CompileOptions *b);
 int options_are_work(const CompileOptions *o);         /* one of them keeps the cache out */
 CompileOptions options_of_code(const CompileOptions *o); /* those that code depends on, and else the defaults ... */
 void options_key(const CompileOptions *o, Text *t);      /* ... as text */

@@ -105,14 +105,6 @@ int options_take(CompileOptions *o, const char *name, const char *from, Arena *a
     return 0;
 }
 
-int options_same(const CompileOptions *a, const CompileOptions *b)
-{
-    int same = 1;
-#define OPTION(kind, field, value, cache, doc) same &= same_##kind(a->field, b->field);
-#include "driver/options.def"
-    return same;
-}
-
 int options_are_work(const CompileOptions *o)
 {
     int work = 0;

@@ -446,46 +446,9 @@ int emulator_event(void *emulator, int64_t kind, int64_t statement, const int64_
     BUG(e->a, "emulator: there is no event %lld", (long long)kind);
 }
 
-/* ---- sums ---- */
-
 int64_t op_cube_steps(const Machine *m, const Op *op)
 {
     const Blocks *cube = &m->cube_16bit;
     return (op->a + cube->rows - 1) / cube->rows * ((op->b + cube->cols - 1) / cube->cols) *
            ((op->c + cube->depth - 1) / cube->depth);
-}
-
-static void add_op(Counts *c, const Op *op, const Machine *m)
-{
-    switch ((TileKind)op->kind) {
-    case TILE_pack: c->bytes[op->path] += op->a * op->b; break;
-    case TILE_product:
-        c->products++;
-        c->cube_steps += op_cube_steps(m, op);
-        break;
-    case TILE_set:
-    case TILE_wait: c->flags++; break;
-    case TILE_for: c->vector_elements += op->a * op->b; break;
-    case TILE_store: c->scalar_elements += op->a * op->b; break;
-    case TILE_launch:
-    case TILE_if:
-    case TILE_event:
-    case TILE_check:
-    case TILE_blocks:
-    case TILE_bucket:
-    case TILE_top:
-    case TILE_route:
-    case TILE_valid:
-    case TILE_COUNT: break;
-    }
-}
-
-Counts trace_counts(const Trace *t)
-{
-    Counts c = {.products = 0};
-    for (uint32_t l = 0; l < t->launches.len; l++)
-        for (uint32_t core = 0; core < t->launches.at[l].ncores; core++)
-            for (uint32_t i = 0; i < t->launches.at[l].ops[core].len; i++)
-                add_op(&c, &t->launches.at[l].ops[core].at[i], t->machine);
-    return c;
 }

@@ -105,15 +105,7 @@ const Trace *emulator_trace(Emulator *e);
 /* check: the first thing that is wrong, in terms of the program, or NULL. */
 const char *emulator_error(const Emulator *e);
 
-/* ---- what was done, in sums ---- */
-
-typedef struct Counts {
-    int64_t bytes[PATH_COUNT]; /* by path */
-    int64_t products;          /* of the cube */
-    int64_t cube_steps; /* 16 x 16 x 16 multiply-adds (Machine.cube_16bit) that they take, edges rounded up */
-    int64_t vector_elements, scalar_elements, flags;
-} Counts;
-int64_t op_cube_steps(const Machine *m, const Op *op); /* of one product */
-Counts trace_counts(const Trace *t);
+/* The 16 x 16 x 16 multiply-adds (Machine.cube_16bit) that a product of the cube takes, edges rounded up. */
+int64_t op_cube_steps(const Machine *m, const Op *op);
 
 #endif

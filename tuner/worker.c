@@ -162,8 +162,6 @@ const WorkerNews *worker_ready(Worker *w, double seconds)
     return &w->news;
 }
 
-int worker_is_good(const Worker *w) { return w->heard && w->pid && !*w->news.text; }
-
 void worker_patience(Worker *w, double seconds_of_a_call) { w->patience = seconds_of_a_call; }
 
 int worker_ask(Worker *w, int calls) { return w->pid && write_all(w->to, &calls, sizeof calls); }

@@ -25,10 +25,8 @@ typedef struct Worker Worker;
 
 /* NULL: no process could be started. The task is used in the process only, so it may go. */
 Worker *worker_start(const WorkerTask *task);
-/* Waits until it has prepared; the news of one that ended or took too long say so. */
+/* Waits until it has prepared; the news of one that ended or took too long say so. One without a text in its news can be measured. */
 const WorkerNews *worker_ready(Worker *w, double seconds);
-/* Has prepared, and can be measured. */
-int worker_is_good(const Worker *w);
 /* A moec_timer. One that takes longer than worker_patience() allows for a call is ended, and fails as one that crashed. */
 double worker_time(void *worker, int calls);
 /* The two halves of worker_time(), so that several work at a time. */

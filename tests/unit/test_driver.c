@@ -531,6 +531,13 @@ static void other_number(Option_number *value) { *value = -77; }
 
 static void other_seed(Option_seed *value) { *value = UINT64_MAX; }
 
+static const char *text_of(const Place *p, const CompileOptions *o)
+{
+    Text t = {.arena = p->arena};
+    options_print(o, "", &t);
+    return text_string(&t);
+}
+
 /* Every option there is comes back from a replay file, and so do the text and what was made of it. */
 static void a_replay_restores_everything(void **state)
 {
@@ -547,9 +554,9 @@ static void a_replay_restores_everything(void **state)
     assert_string_equal(compile_replay(c), replay);
     compile_free(c);
     c = compile_new(NULL);
-    assert_false(options_same(&c->options, &o));
+    assert_string_not_equal(text_of(p, &c->options), text_of(p, &o));
     assert_int_equal(compile_open(c, replay), DRIVER_OK);
-    assert_true(options_same(&c->options, &o));
+    assert_string_equal(text_of(p, &c->options), text_of(p, &o));
     assert_int_equal(c->product, PRODUCT_HEADER);
     assert_string_equal(c->path, in(p, "a.moe"));
     assert_int_equal(c->text.len, sizeof text - 1);
