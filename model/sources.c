@@ -1,3 +1,4 @@
+/* The .moe files of model/sources.def, which the program holds as texts. */
 #include "model/recipe.h"
 
 #define SOURCE(name)                   \

@@ -1,3 +1,4 @@
+/* A picture of a step's memory, as HTML: tasks from left to right, addresses from top to bottom. */
 #include "step/memory.h"
 
 enum { MAP_WIDTH = 1200, MAP_HEIGHT = 700 };

@@ -1,6 +1,6 @@
-/* Shared by the files of the test engine: data (testing/data.c, testing/route.c), calls and comparison (testing/run.c),
- * gradients (testing/grad.c), compiling (testing/load.c), `moec test` (file.c), `moec run` (testing/once.c). Private to
- * testing/. */
+/* Shared by the files of the test engine: data (testing/data.c, testing/route.c), what an entry takes (testing/arguments.c), calls
+ * and comparison (testing/run.c), gradients (testing/grad.c), compiling (testing/load.c), `moec test` (file.c), `moec run`
+ * (testing/once.c). Private to testing/. */
 #ifndef TESTING_PARTS_H
 #define TESTING_PARTS_H
 
