@@ -85,75 +85,12 @@ static const char *describe(const moec_case *k)
     return text_string(&t);
 }
 
-/* Of the two copies of a tensor that is `packed both`, bits: 1 is read where sums go over its rows or none does, 2 where they go over
- * its columns. */
-static int copies_read(const Kernel *k, TensorId t)
-{
-    int copies = 0;
-    for (uint32_t q = 0; q < k->eqs.len; q++)
-        each_below (sum, k, k->eqs.at[q].rhs, EVERYWHERE) {
-            if (x_at(k, *sum)->kind != X_REDUCE)
-                continue;
-            IndexId term = x_bound(k, *sum, x_at(k, *sum)->nbound - 1u);
-            each_below (x, k, x_arg(k, *sum, 0), EVERYWHERE)
-                if (x_at(k, *x)->kind == X_LOAD && x_at(k, *x)->sym == t)
-                    copies |= x_uses_index(k, x_arg(k, *x, x_at(k, *x)->nargs - 1u), term) ? 2 : 1;
-        }
-    return copies ? copies : 1;
-}
-
-/* The group by whose rows all matrices of t that are read are chosen, w[@r, h, f]; NONE: by something else, too. */
-static GroupId group_of_matrices(const Kernel *k, TensorId t)
-{
-    GroupId group = NONE;
-    for (uint32_t q = 0; q < k->eqs.len; q++)
-        each_below (x, k, k->eqs.at[q].rhs, EVERYWHERE) {
-            if (x_at(k, *x)->kind != X_LOAD || x_at(k, *x)->sym != t)
-                continue;
-            ExprId first = x_arg(k, *x, 0),
-                   row = x_at(k, first)->kind == X_GROUP ? x_arg(k, first, 0) : (ExprId)NONE;
-            if (row == NONE || x_at(k, row)->kind != X_INDEX)
-                return NONE;
-            group = k->indices.at[x_at(k, row)->sym].axis.group;
-        }
-    return group;
-}
-
-/* Of an input's bytes those of groups that have rows. */
-static int64_t bytes_of_groups(const moec_case *k, uint32_t param, int64_t bytes)
-{
-    const Kernel *kernel = k->made.k;
-    GroupId g = group_of_matrices(kernel, kernel->params.at[param].id);
-    RouteId route = g == NONE ? (RouteId)NONE : ir_group_route(kernel, g);
-    for (uint32_t i = 0; route != NONE && i < kernel->params.len; i++) {
-        const EvalRoute *r = &k->made.values[i].route;
-        if (kernel->params.at[i].kind != PARAM_ROUTE || kernel->params.at[i].id != route || !r->count ||
-            !r->groups)
-            continue;
-        int64_t some = 0;
-        for (int64_t e = 0; e < r->groups; e++)
-            some += r->count[e] > 0;
-        return bytes / r->groups * some;
-    }
-    return bytes;
-}
-
-/* What a call touches: of an `inout` twice, once in and once out, of an input that is packed both ways the copies that are read, and
- * of one matrix for each group those whose group has rows. */
 static void count_bytes(moec_case *k)
 {
-    const Kernel *kernel = k->made.k;
-    for (uint32_t i = 0; i < kernel->params.len; i++) {
-        const Tensor *t = test_tensor(kernel, i);
-        if (!t || t->unread)
-            continue;
-        int64_t bytes = (int64_t)k->args.bytes[i];
-        if (t->both && t->role == ROLE_IN && copies_read(kernel, kernel->params.at[i].id) != 3)
-            bytes /= 2;
-        if (t->role == ROLE_IN && t->rank > 0)
-            bytes = bytes_of_groups(k, i, bytes);
-        k->bytes += bytes * (t->role == ROLE_INOUT ? 2 : 1);
-        k->read += t->role == ROLE_OUT ? 0 : bytes;
+    for (uint32_t i = 0; i < k->made.k->params.len; i++) {
+        const TestTouched touched = test_touched(&k->made, i, (int64_t)k->args.bytes[i]);
+        k->bytes += touched.read + touched.written;
+        k->read += touched.read;
     }
 }
 

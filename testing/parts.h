@@ -153,6 +153,16 @@ const char *test_fill(TestCase *c);
 /* One tensor's random values. */
 void test_random(TestCase *c, const Tensor *t, double *data, int64_t count);
 
+/* ---- testing/touched.c ---- */
+
+/* Bytes that a call reads and writes, of a parameter that has so many: of an `inout` both, of an input that is packed both ways the
+ * copies that are read, of one matrix for each group those whose group has rows, and of elements at computed places, w[id[t], h], no
+ * more than there are places. */
+typedef struct TestTouched {
+    int64_t read, written;
+} TestTouched;
+TestTouched test_touched(const TestCase *c, uint32_t param, int64_t bytes);
+
 /* ---- testing/arguments.c ---- */
 
 /* Of a call to the entry: */

@@ -211,7 +211,8 @@ int moec_case_new(moec_context *c, const moec_work *w, const moec_options *o, mo
 void moec_case_free(moec_case *k);
 const char *moec_case_text(const moec_case *k);   /* "ffn T=2048 K=2, zipf(1.2)"; NULL: there is no case */
 const char *moec_case_target(const moec_case *k); /* the instruction set of its code, "avx512"; NULL likewise */
-/* Of all parameters that a call reads or writes, each once, and of what is packed both ways the copies that are read; -1: no case. */
+/* Of all parameters that a call reads or writes, `inout` twice; of what is packed both ways the copies that are read, and of elements at
+ * computed places no more than there are places; -1: no case. */
 int64_t moec_case_bytes(const moec_case *k);
 int64_t moec_case_read_bytes(const moec_case *k); /* of those that it reads; -1 likewise */
 /* Calls the kernel so often, and returns the seconds of all calls together; below 0: a call failed, or there is no case. A

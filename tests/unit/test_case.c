@@ -100,6 +100,38 @@ static void matrices_of_empty_groups_are_not_counted(void **state)
     moec_case_free(k);
 }
 
+/* Of a table the rows that are looked up, or that have terms. */
+static void rows_at_computed_places_are_counted(void **state)
+{
+    moec_work table = {
+        .path = "table.moe",
+        .text = "moe 1\n"
+                "dim T, V, H\n"
+                "kernel look(in id: i32[T], in w: f32[V, H], out y: f32[T, H]) { y[t, h] = w[id[t], h] }\n"
+                "kernel add(in id: i32[T], in x: f32[T, H], inout w: f32[V, H]) {\n"
+                "  w[v, h] += sum(t where id[t] == v) x[t, h]\n"
+                "}\n",
+        .kernel = "look",
+        .sizes = "T=16, V=1000, H=64",
+        .threads = 1};
+    moec_case *k;
+    if (moec_case_new(*state, &table, NULL, &k))
+        fail_msg("%s", moec_error_text(*state));
+    assert_int_equal(moec_case_read_bytes(k), 16 * 4 + 16 * 64 * 4);
+    moec_case_free(k);
+    table.kernel = "add";
+    if (moec_case_new(*state, &table, NULL, &k))
+        fail_msg("%s", moec_error_text(*state));
+    assert_int_equal(moec_case_read_bytes(k), 16 * 4 + 2 * 16 * 64 * 4);
+    assert_int_equal(moec_case_bytes(k) - moec_case_read_bytes(k), 16 * 64 * 4);
+    moec_case_free(k);
+    table.sizes = "T=5000, V=1000, H=64"; /* no more than the table has */
+    if (moec_case_new(*state, &table, NULL, &k))
+        fail_msg("%s", moec_error_text(*state));
+    assert_int_equal(moec_case_read_bytes(k), 5000 * 4 + 5000 * 64 * 4 + 1000 * 64 * 4);
+    moec_case_free(k);
+}
+
 /* A digest is of the bits that a call makes of the case's own data, however often it was called before. */
 static void digests_are_of_bits(void **state)
 {
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(cases_are_called_timed_and_checked),
         cmocka_unit_test(copies_are_counted_that_are_read),
         cmocka_unit_test(matrices_of_empty_groups_are_not_counted),
+        cmocka_unit_test(rows_at_computed_places_are_counted),
         cmocka_unit_test(digests_are_of_bits),
         cmocka_unit_test(large_cases_are_checked_at_smaller_sizes),
         cmocka_unit_test(cases_need_sizes_that_fit),
