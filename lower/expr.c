@@ -107,7 +107,9 @@ static ExprId from_lines(Lower *l, ExprId e, ExprMap *memo)
 {
     const Kernel *k = l->k;
     ScalarOp cast;
-    ExprId load = l->env.lined == NONE ? (ExprId)NONE : lower_left_load(k, e, &cast);
+    if (l->env.lined == NONE)
+        return NONE;
+    ExprId load = lower_left_load(k, e, &cast);
     TensorId lines = lower_lines_along(l, load, cast, l->env.lined);
     if (lines == NONE)
         return NONE;
