@@ -38,6 +38,7 @@ echo '{"model": "examples/models/tiny.json", "experts": 64, "layers": 4}' >"$scr
 refuses 2 "--experts has no effect beside --model of $scratch/model.json: its config.json says that; --experts is 64 in $scratch/model.json" --config "$scratch/model.json" --data LICENSE
 refuses 2 "--beta1 takes a number from 0 to 0.9999999, not \`1\`" --beta1 1
 refuses 2 "--row-factor must be 0 or at least 1" --row-factor 0.5
+refuses 2 "--spike must be 0 or at least 1" --spike 0.5
 refuses 2 "--row-factor must be 0 or at least 1" plan --model examples/models/tiny.json --row-factor 0.5
 refuses 2 "--row-factor takes a number from 0 to 1000000, not \`1.5x\`" plan --model examples/models/tiny.json --row-factor 1.5x
 refuses 1 "/nonexistent: No such file" --data /nonexistent

@@ -226,6 +226,8 @@ static const char *broken_rule(const Config *c)
         return "--dp times --micro-batches must divide --batch";
     if (row_factor_rule(c->row_factor))
         return row_factor_rule(c->row_factor);
+    if (c->spike > 0 && c->spike < 1)
+        return "--spike must be 0 or at least 1: below it a usual norm is a spike";
     if (c->batch * c->sequence > INT32_MAX / 64)
         return "--batch times --sequence is beyond 33554431";
     if (!c->prompt[0])
