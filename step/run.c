@@ -231,7 +231,7 @@ static int run_task_batch(Run *r, const BoundTask *b)
         bytes[i] = r->program->buffers.at[b->task->operands.at[i].buffer].bytes;
     if (!r->options.source.next)
         return run_fail(r, b, "there is no source of batches");
-    return r->options.source.next(r->options.source.self, b->args, bytes, n) ? run_fail(r, b, "no batch") : 0;
+    return r->options.source.next(r->options.source.self, b->args, bytes, n);
 }
 
 /* No number is at most anything, so a gate is closed for it. */

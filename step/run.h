@@ -43,7 +43,7 @@ typedef struct RunOptions {
 Run *run_new(Program *p, KernelSet *k, Store *s, const RunOptions *o, const char **error);
 void run_free(Run *r);
 
-/* Runs all tasks. Returns 0, or 1 with run_error(). */
+/* Runs all tasks. Returns 0, or 1 with run_error(), which is empty when the source of batches has said why. */
 int run_program(Run *r);
 const char *run_error(const Run *r);
 int run_was_gated(const Run *r); /* the last run ended at a `gate`, before the tasks behind it */

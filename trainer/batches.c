@@ -19,8 +19,9 @@ static int read_tokens(const Config *c, TokenPlace p, int64_t n, int32_t *out)
     for (int64_t i = 0; i < n; i++) {
         const int64_t token = run_token(p.run, p.at + i);
         if (token < 0 || token >= vocab)
-            return complain("--data: token %lld of its run is %lld, and the vocabulary has %lld",
-                            (long long)(p.at + i), (long long)token, (long long)vocab);
+            return complain("%s: token %lld is %lld, and the vocabulary has %lld: must be from 0 to %lld",
+                            p.run->path, (long long)(p.run->first + p.at + i), (long long)token,
+                            (long long)vocab, (long long)vocab - 1);
         out[i] = (int32_t)token;
     }
     return 0;

@@ -10,6 +10,8 @@ typedef struct TokenRun {
     const unsigned char *at;
     int width;
     int64_t len;
+    const char *path; /* of the file, for messages */
+    int64_t first;    /* the number of the first token there */
 } TokenRun;
 typedef Vec(TokenRun) TokenRuns;
 

@@ -109,7 +109,7 @@ static void read_files(TrainData *d, const Files *f, size_t limit, size_t *ends)
 static TokenPart part_of(TrainData *d, size_t from, size_t len)
 {
     TokenPart p = {.tokens = (int64_t)len};
-    vec_push(d->arena, &p.runs, (TokenRun){d->bytes + from, 1, (int64_t)len});
+    vec_push(d->arena, &p.runs, (TokenRun){d->bytes + from, 1, (int64_t)len, "the text", (int64_t)from});
     return p;
 }
 

@@ -138,12 +138,12 @@ static void add_fingerprint(TrainData *d, const MappedFile *index, const MappedF
 
 static const char *add_file(TrainData *d, const Config *c, const char *path)
 {
-    const char *prefix = prefix_of(d->arena, path);
+    const char *prefix = prefix_of(d->arena, path), *bin = arena_printf(d->arena, "%s.bin", prefix);
     TokenIndex x = {.path = arena_printf(d->arena, "%s.idx", prefix)};
     MappedFile index = {0}, tokens = {0};
     const char *error = file_map(d->arena, x.path, &index);
     if (!error)
-        error = file_map(d->arena, arena_printf(d->arena, "%s.bin", prefix), &tokens);
+        error = file_map(d->arena, bin, &tokens);
     vec_push(d->arena, &d->mapped, index);
     vec_push(d->arena, &d->mapped, tokens);
     if (!error)
@@ -156,8 +156,8 @@ static const char *add_file(TrainData *d, const Config *c, const char *path)
     if (tokens.at) /* windows are read here and there: what lies behind them is not wanted */
         madvise((void *)(uintptr_t)tokens.at, tokens.len, MADV_RANDOM);
     const int64_t valid = validation_tokens(&x, n, c->validation);
-    add_run(d, &d->valid, (TokenRun){tokens.at, x.width, valid});
-    add_run(d, &d->train, (TokenRun){tokens.at + valid * x.width, x.width, n - valid});
+    add_run(d, &d->valid, (TokenRun){tokens.at, x.width, valid, bin, 0});
+    add_run(d, &d->train, (TokenRun){tokens.at + valid * x.width, x.width, n - valid, bin, valid});
     d->documents += x.documents - 1;
     add_fingerprint(d, &index, &tokens);
     return NULL;

@@ -173,7 +173,11 @@ Run *session_start(Session *s, Program *p, BatchSource source)
     return r;
 }
 
-int session_run(Run *r) { return run_program(r) ? complain("step: %s", run_error(r)) : 0; }
+int session_run(Run *r)
+{
+    const int bad = run_program(r);
+    return bad && *run_error(r) ? complain("step: %s", run_error(r)) : bad;
+}
 
 void *session_at(const Session *s, const char *format, ...)
 {
