@@ -77,7 +77,12 @@ int file_beside(Arena *a, const char *path, mode_t mode, char **beside)
     const mode_t mask = umask(0);
     umask(mask);
     struct stat old;
-    if (stat(path, &old) == 0 && S_ISREG(old.st_mode))
+    const int is_there = stat(path, &old) == 0;
+    if (!*path || (is_there && S_ISDIR(old.st_mode))) { /* known now, not when it is renamed */
+        errno = *path ? EISDIR : ENOENT;
+        return -1;
+    }
+    if (is_there && S_ISREG(old.st_mode))
         mode = old.st_mode & 0777;
     else
         mode &= ~mask;

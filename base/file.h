@@ -21,7 +21,7 @@ int file_is_special(const char *path);
 /* What symbolic links lead to, be it there or not; a path that is no link itself. */
 const char *file_target(Arena *a, const char *path);
 /* A new file beside a path that is no link, to be renamed to it. It has the mode of the file that is there, else `mode` without what the
- * process's mask forbids. Returns its descriptor, or -1 with errno. */
+ * process's mask forbids. Returns its descriptor, or -1 with errno, also where a folder is in the way. */
 int file_beside(Arena *a, const char *path, mode_t mode, char **beside);
 
 /* A file that appears under its path, or where a link at the path leads, when it is whole and on the disk; until then, and after
