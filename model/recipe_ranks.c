@@ -39,6 +39,14 @@ static int64_t part(Recipe *m, const char *what, int64_t n, GroupAxis axis)
     return n;
 }
 
+/* The rows of a matrix whose columns ranks share: of a single one, columns are rows, and the parts are not told apart. */
+static void refuse_single(Recipe *m, const char *what, int64_t n)
+{
+    if (n == 1)
+        record_refuse(m->r, "%s is 1 over tp of %lld ranks: must be at least 2 there", what,
+                      (long long)record_members(m->r, AXIS_tp));
+}
+
 /* Of a model with fewer heads and narrower dense networks, all shapes are those of a rank of tp. */
 static void share_heads(Recipe *m)
 {
@@ -48,6 +56,9 @@ static void share_heads(Recipe *m)
     c->kv_heads = part(m, "heads of keys", c->kv_heads, AXIS_tp);
     c->dense_width = part(m, "columns of dense networks", c->dense_width, AXIS_tp);
     part(m, "tokens of a micro-batch", m->sequences * m->positions, AXIS_tp);
+    refuse_single(m, "hidden_size", c->hidden);
+    refuse_single(m, "kv_lora_rank", c->kv_lora);
+    refuse_single(m, "q_lora_rank", c->q_lora);
     if (model_is_latent(c) && !c->q_lora)
         record_refuse(m->r, "latent attention without a latent of queries is on one rank, not over tp");
     m->c = c;

@@ -62,6 +62,10 @@ refuses 2 "--model is missing" plan
 refuses 2 "--memory takes bytes, as 4G or 500M, not \`4 G\`" plan --model examples/models/tiny.json --memory "4 G"
 refuses 1 "2 heads of keys over tp of 4 ranks" plan --model examples/models/tiny_gqa.json --ranks 4 --tp 4
 refuses 1 "2 heads of keys over tp of 4 ranks" plan --model examples/models/tiny_gqa.json --ranks 4 --tp 4 --sequences 2
+for field in hidden_size kv_lora_rank q_lora_rank; do
+    sed "s/\"$field\": [0-9]*/\"$field\": 1/" examples/models/tiny.json >"$scratch/single.json"
+    refuses 1 "$field is 1 over tp of 2 ranks: must be at least 2 there" plan --model "$scratch/single.json" --sequence 16 --ranks 2 --tp 2
+done
 sed 's/"num_key_value_heads": 2/"num_key_value_heads": 4/' examples/models/tiny_gqa.json >"$scratch/heads.json"
 refuses 1 "balance of 2 sequences over tp of 4 ranks" plan --model "$scratch/heads.json" --ranks 4 --tp 4 --sequences 2
 refuses 1 "--recompute: \`sofa\`: no task belongs to it in these layers; the modules are latents, mla" plan --model examples/models/tiny.json --recompute sofa
