@@ -47,6 +47,7 @@ int habit_type_first(Advice *a);
 int habit_result(Advice *a);
 int habit_function_body(Advice *a);
 int habit_save(Advice *a);
+int habit_unopened(Advice *a);
 /* What there is instead of a function, and of a type, that other languages have; NULL: they have none of this name either. */
 const char *habit_absent(const char *function);
 const char *habit_function(const char *name); /* of a function that has another name here */

@@ -577,6 +577,7 @@ int habit_find(Advice *a)
                                    habit_statement,
                                    habit_declaration,
                                    habit_unclosed,
+                                   habit_unopened,
                                    habit_bound,
                                    habit_beside,
                                    habit_tuple};

@@ -229,3 +229,14 @@ int habit_save(Advice *a)
     return advice_with(a, ADVICE_TEXT("nothing says as what %s is saved", text),
                        ADVICE_TEXT("write its type behind it, as in %s as bf16", text));
 }
+
+int habit_unopened(Advice *a)
+{
+    if (!advice_is(a, a->at, '}') || advice_enclosing(a, a->at) != NO_WORD)
+        return 0;
+    advice_edit(a, a->at, a->at, "");
+    return advice_with(
+        a, "this `}` closes no `{`",
+        "remove it: outside of braces a file has `use`, `type`, `dim`, `group`, `fn`, `kernel`, "
+        "`derive`, `schedule` and `test`");
+}
