@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +30,17 @@ typedef struct LinkJob {
     char directory[256], object[280], so[280];
     char said[SAID_BYTES]; /* what the linker wrote */
     size_t said_len;
+    sigset_t before; /* the signals that were blocked */
 } LinkJob;
+
+/* What asks a program to end waits until its files are gone; the linker is asked as before. */
+static void block_ends(LinkJob *job)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGHUP), sigaddset(&ends, SIGINT), sigaddset(&ends, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ends, &job->before);
+}
 
 /* A file beside the plug-in that carries the library's name only, or the library itself. */
 static const char *library_file(const char *soname, Arena *a)
@@ -65,12 +77,13 @@ static const char *make_directory(LinkJob *job, Arena *a)
 
 static void remove_files(const LinkJob *job)
 {
-    if (!job->directory[0])
-        return;
     int kept = errno;
-    unlink(job->object);
-    unlink(job->so);
-    rmdir(job->directory);
+    if (job->directory[0]) {
+        unlink(job->object);
+        unlink(job->so);
+        rmdir(job->directory);
+    }
+    pthread_sigmask(SIG_SETMASK, &job->before, NULL);
     errno = kept;
 }
 
@@ -107,13 +120,18 @@ static int run(LinkJob *job, char *const *argv)
     int ends[2], status = -1;
     pid_t pid;
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -1;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-    int started = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ) == 0;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &job->before);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    int started = posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ) == 0;
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (started) {
@@ -210,6 +228,7 @@ const char *link_shared(Bytes object, const char *soname, Arena *a, Bytes *so)
     for (int i = 0; i < 3; i++)
         libraries[i] = library_file(sonames[i], a);
     arena_alloc(a, 2 * SAID_BYTES); /* room for an error text is there before the first file is */
+    block_ends(&job);
     error = make_directory(&job, a);
     if (!error && !write_object(&job, object))
         error = arena_printf(a, "%s: cannot be written: %s", job.object, strerror(errno));

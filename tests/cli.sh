@@ -650,6 +650,20 @@ expect 0 '' "$moec" commentless.moe -O0 -g -o debug.so
 [ "$(ls cache | wc -l)" = 3 ] || { echo "FAILED: the cache deleted what is not its own" && bad=1; }
 rm -f cache/*.so*
 
+echo "-- a program that is ended while it links"
+mkdir slow
+printf '#!/bin/sh\nsleep 0.5\nexec %s "$@"\n' "$(command -v ld)" >slow/ld
+chmod +x slow/ld
+for ends in HUP TERM; do
+    PATH="$PWD/slow:$PATH" "$moec" a.moe --no-cache -o ended.so &
+    for i in $(seq 500); do
+        ls "$TMPDIR"/moec-* >/dev/null 2>&1 && break
+        sleep 0.02
+    done
+    kill -$ends $! && ! wait $! || { echo "FAILED: it is not ended by $ends" && bad=1; }
+    nothing "$TMPDIR/moec" ended
+done
+
 echo "-- no temporary files"
 nothing "$TMPDIR/moec"
 for left in *.so.?????? *.h.??????; do
