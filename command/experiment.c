@@ -64,5 +64,7 @@ int command_experiment(int argc, char **argv)
     cli_parse(&argp, argc, argv, &o);
     signal(SIGINT, stop);
     signal(SIGTERM, stop);
+    if (signal(SIGHUP, stop) == SIG_IGN) /* under nohup */
+        signal(SIGHUP, SIG_IGN);
     return experiment(&o, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }

@@ -197,5 +197,7 @@ int command_tune(int argc, char **argv)
     cli_parse(&argp, argc, argv, &c);
     signal(SIGINT, stop);
     signal(SIGTERM, stop);
+    if (signal(SIGHUP, stop) == SIG_IGN) /* under nohup */
+        signal(SIGHUP, SIG_IGN);
     return tune(&c.options, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }

@@ -178,6 +178,10 @@ def so_does_an_end(s):
     an_interrupt_keeps_what_is_there(s, signal.SIGTERM)
 
 
+def so_does_a_hangup(s):
+    an_interrupt_keeps_what_is_there(s, signal.SIGHUP)
+
+
 def what_fails_is_a_row(s):
     s.write(kernels=["norm.moe:rmsnorm", "norm.moe:rmsnorm_bwd"], sizes=["T=16,H=64"],
             schedules=[{"name": "backward", "text": "strip d_x : lanes = 64"}])
@@ -228,7 +232,7 @@ def a_search_is_made_once(s):
 
 def main():
     cases = (bad_files_are_refused, rows_are_measured_beside_the_default, a_name_is_one_line, other_experiments_are_refused, a_kill_loses_one_race,
-             an_interrupt_keeps_what_is_there, so_does_an_end, what_fails_is_a_row, machines_predict_and_rank, a_search_is_made_once)
+             an_interrupt_keeps_what_is_there, so_does_an_end, so_does_a_hangup, what_fails_is_a_row, machines_predict_and_rank, a_search_is_made_once)
     for case in cases:
         with tempfile.TemporaryDirectory() as at:
             before = len(BAD)

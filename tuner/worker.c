@@ -46,7 +46,7 @@ static int write_all(int fd, const void *at, size_t bytes)
     return 1;
 }
 
-/* Ctrl-C and SIGTERM are for the tuner, which ends its workers; when the tuner is killed they go with it. */
+/* Ctrl-C, SIGTERM and SIGHUP are for the tuner, which ends its workers; when the tuner is killed they go with it. */
 static void serve(const WorkerTask *task, pid_t tuner, int from, int to)
 {
     WorkerNews news;
@@ -57,6 +57,7 @@ static void serve(const WorkerTask *task, pid_t tuner, int from, int to)
     static const int ends[] = {SIGPIPE, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         signal(ends[i], SIG_DFL); /* whatever the program does about them: this process ends */
     memset(&news, 0, sizeof news);
