@@ -14,6 +14,7 @@
 enum {
     INDENT = 2,
     GOES_ON = 4,        /* more, where a line goes on with an equation */
+    INSIDE_MOST = 80,   /* the column of a line inside brackets, where deeper ones are no further in */
     EQUALS_APART = 8,   /* left sides that differ by more are not aligned */
     BEFORE_COMMENT = 2, /* blanks, at least */
 };
@@ -193,13 +194,20 @@ static size_t indent_of(const Format *f, const FmtLine *line)
     return base + (f->depth ? GOES_ON : INDENT);
 }
 
+/* Where lines go on behind a bracket: behind it, or a little further in than its own line where that is its end or would be far out. */
+static size_t inside(const FmtLine *line, uint32_t bracket, size_t column)
+{
+    const size_t further = line->indent + GOES_ON < INSIDE_MOST ? line->indent + GOES_ON : INSIDE_MOST;
+    return bracket + 1 < line->end && column <= INSIDE_MOST ? column : further;
+}
+
 static void track(Format *f, const FmtLine *line, uint32_t word, size_t column)
 {
     int kind = kind_of(f, word), choice = kind == '{' && word > 0 && is(f, word - 1, '?');
     if (f->depth == 0 && f->columns.len == 0 && parser_begins_declaration(kind))
         f->declaration = kind;
     if (kind == '(' || kind == '[' || choice)
-        vec_push(f->arena, &f->columns, word + 1 < line->end ? column : line->indent + GOES_ON);
+        vec_push(f->arena, &f->columns, inside(line, word, column));
     else if (kind == '{')
         f->depth++;
     else if ((kind == ')' || kind == ']' || kind == '}') && f->columns.len)

@@ -27,6 +27,7 @@ for file in examples/*.moe model/*.moe bench/*.moe tests/differential/*.moe test
         files=$((files + 1))
         "$moec" fmt "$once" || fail "$file" "is refused"
         "$moec" fmt --check "$once" >/dev/null || fail "$file" "another layout when it is formatted again"
+        grep -q '^ \{81\}' "$once" && fail "$file" "a line begins behind column 80"
         equations "$file" >"$scratch/before"
         equations "$once" >"$scratch/after"
         cmp -s "$scratch/before" "$scratch/after" || fail "$file" "another program"
