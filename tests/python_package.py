@@ -232,6 +232,11 @@ class Package(unittest.TestCase):
         self.refuses("is a route", lambda: self.m.rows(x, ids, w))
         self.refuses("choice 0 is expert 2, outside -1..1", lambda: moec.route(ids, 2), ValueError)
         self.refuses("outside -1..1", lambda: moec.route(np.array([[2**32]]), 2), ValueError)
+        self.refuses("choice 3 is expert 1099511627776, outside -1..2", lambda: moec.route(np.array([[0, -1], [2, 2**40]]), 3), ValueError)
+        self.refuses("choice 0 is expert 18446744073709551615", lambda: moec.route(np.array([[2**64 - 1]], np.uint64), 3), ValueError)
+        for experts in (-1, 2**62):
+            self.refuses(f"experts is {experts}; it is from 0 to 2147483647", lambda: moec.route(ids, experts), ValueError)
+        self.refuses("of 3 experts; a route has at most 2147483647 rows", lambda: moec.route(ids, 3, capacity=2**62), ValueError)
         for type in (np.uint32, np.uint64):
             self.refuses("outside -1..1", lambda: moec.route(np.array([[2**32 - 1]], type), 2), ValueError)
         self.refuses("ids are whole numbers, not float64", lambda: moec.route(np.array([[0.5]]), 2), TypeError)

@@ -31,8 +31,11 @@ class Route:
         return f"moec.Route({tokens} tokens, {choices} choices, {self.count.shape[0]} experts, {self.slot_of.shape[0]} rows)"
 
 
-def as_i32(ids):
-    """Whole numbers; those that i32 does not hold become ones that are no expert's either."""
+MOST = 2**31 - 1    # of rows, choices and experts: i32 numbers them
+
+
+def as_i32(ids, experts):
+    """Whole numbers; those that i32 does not hold are no expert's."""
     torch = torch_of([ids])
     if torch is not None:
         if ids.is_floating_point() or ids.is_complex():
@@ -40,13 +43,21 @@ def as_i32(ids):
         if ids.dtype == torch.int32:
             return ids.detach().contiguous()
         wide = ids.detach().to(torch.int64)
-        wide = wide if ids.dtype.is_signed else wide.masked_fill(wide < 0, 2**31 - 1)   # of uint64
-        return wide.clamp(-2**31, 2**31 - 1).to(torch.int32).contiguous()
+        wide = wide if ids.dtype.is_signed else wide.masked_fill(wide < 0, 2**62)   # of uint64
+        narrow = wide.clamp(-2**31, MOST).to(torch.int32).contiguous()
+        return narrow if (narrow == wide).all() else refuse(ids.flatten().tolist(), experts)
     import numpy
     if ids.dtype.kind not in "iub":
         raise TypeError(f"ids are whole numbers, not {ids.dtype}")
     fits = ids.dtype.itemsize < 4 or ids.dtype.itemsize == 4 and ids.dtype.kind == "i"
-    return numpy.ascontiguousarray(ids if fits else ids.clip(-2**31, 2**31 - 1), numpy.int32)
+    narrow = numpy.ascontiguousarray(ids if fits else ids.clip(-2**31, MOST), numpy.int32)
+    return narrow if fits or (narrow == ids).all() else refuse(ids.ravel().tolist(), experts)
+
+
+def refuse(ids, experts):
+    """As _native.route() does, of numbers that i32 does not hold."""
+    choice = next(i for i, e in enumerate(ids) if not -1 <= e < experts)
+    raise ValueError(f"choice {choice} is expert {ids[choice]}, outside -1..{experts - 1}")
 
 
 def room(tokens, choices, experts, rows, values):
@@ -62,8 +73,9 @@ def arrays(ids, experts, capacity):
 
 
 def filled(ids, experts, capacity):
+    chosen = as_i32(ids, experts)
     r = Route(*arrays(ids, experts, capacity))
-    r.fill(as_i32(ids), capacity)
+    r.fill(chosen, capacity)
     return r
 
 
@@ -74,8 +86,12 @@ def route(ids, experts, capacity=None):
         raise TypeError(f"ids are a tensor of numpy or PyTorch, such as numpy.array([[0, 1]]), not a {type(ids).__name__}")
     if len(ids.shape) != 2:
         raise ValueError(f"ids have the shape [tokens, choices], not {tuple(ids.shape)}")
+    if not 0 <= experts <= MOST:
+        raise ValueError(f"experts is {experts}; it is from 0 to {MOST}")
     if capacity is not None and capacity < 0:
         raise ValueError(f"capacity is {capacity}; it is at least 0, or None for rows that are all there")
+    if capacity is not None and experts * capacity > MOST:
+        raise ValueError(f"capacity is {capacity}, of {experts} experts; a route has at most {MOST} rows")
     capacity = -1 if capacity is None else capacity
     torch = torch_of([ids])
     if torch is not None and torch.compiler.is_compiling():
