@@ -66,7 +66,7 @@ RpcRead rpc_read(RpcStream *s, json_t **message)
     while (s->len < head + len)
         if (!fill(s))
             return RPC_BROKEN;
-    *message = json_loadb(s->bytes + head, len, 0, NULL);
+    *message = json_loadb(s->bytes + head, len, JSON_ALLOW_NUL, NULL);
     drop(s, head + len);
     if (*message && !json_is_object(*message)) {
         json_decref(*message);

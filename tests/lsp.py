@@ -154,6 +154,8 @@ def mistakes(c):
     broken = "moe 1\ndim T\nkernel f(in x: f32[T], out y: f32[T]) { y[t] = (x[t] "
     check("an unfinished text", c.change(uri, broken, 5)[0]["severity"] == 1)
     check("cannot be formatted", c.ask("textDocument/formatting", {"textDocument": {"uri": uri}, "options": {}}) is None)
+    found = c.change(uri, "moe 1\ndim T\0\n", 6)
+    check("a NUL byte is told", len(found) == 1 and found[0]["code"] == "E0103", str(found))
     c.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
     check("closed: nothing is wrong with it", c.diagnostics() == [])
 
