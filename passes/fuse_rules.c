@@ -238,7 +238,7 @@ static const char *epilogue_rule_blocks(const Producer *p)
     Uses uses = uses_of(p);
     for (uint32_t i = 0; i < uses.len; i++) {
         if (!at_own_place(p, &uses.at[i]))
-            return "consumer reads a different element";
+            return "not every reader goes over it element by element";
         if (!query_is_sure(k, uses.at[i].root, uses.at[i].load))
             return "a reader reads it under a condition or in a reduction";
     }
