@@ -2,6 +2,7 @@
 #include "command/command.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,4 +179,27 @@ int command_tell(Compilation *c, int status, int json)
         fputs("\n", stderr);
     compile_leave_replay(c, status, stderr);
     return status;
+}
+
+/* ---- Ctrl-C ---- */
+
+static volatile sig_atomic_t stopped;
+static const char *stop_text;
+
+static void stop(int number)
+{
+    stopped = 1;
+    signal(number, SIG_DFL);
+    if (write(STDERR_FILENO, stop_text, strlen(stop_text)) < 0)
+        return;
+}
+
+const volatile int *command_stop(const char *text)
+{
+    stop_text = text;
+    signal(SIGINT, stop);
+    signal(SIGTERM, stop);
+    if (signal(SIGHUP, stop) == SIG_IGN)
+        signal(SIGHUP, SIG_IGN);
+    return &stopped;
 }

@@ -20,6 +20,9 @@ int command_tell(Compilation *c, int status, int json);
 int command_color(void);
 /* "moec: text" to stderr. Returns DRIVER_ERROR. */
 int command_error(const char *text);
+/* From now on the first Ctrl-C, SIGTERM or SIGHUP (but under nohup) prints the text and sets the flag that is returned; the second one ends
+ * the program. */
+const volatile int *command_stop(const char *text);
 /* A whole number in lo..hi, or a usage error in the name of `option`. */
 long command_number(struct argp_state *state, const char *option, const char *text, long lo, long hi);
 

@@ -2,7 +2,6 @@
 #include "command/command.h"
 #include "tuner/tuner.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 enum { KEY_AGAIN = COMMAND_LAST, KEY_REPORT };
@@ -35,19 +34,6 @@ static error_t parse_experiment(int key, char *arg, struct argp_state *state)
     }
 }
 
-static volatile sig_atomic_t stopped;
-
-/* The first one ends the experiment after the race that runs; the second one ends the program. */
-static void stop(int number)
-{
-    static const char text[] = "\nmoec: this race to its end, then the report; Ctrl-C again ends at once; "
-                               "the same command goes on\n";
-    stopped = 1;
-    signal(number, SIG_DFL);
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        return;
-}
-
 int command_experiment(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -60,11 +46,10 @@ int command_experiment(int argc, char **argv)
                "after a kill, "
                "and writes a report.",
     };
-    ExperimentOptions o = {.progress = isatty(STDERR_FILENO), .stop = &stopped};
+    ExperimentOptions o = {.progress = isatty(STDERR_FILENO)};
     cli_parse(&argp, argc, argv, &o);
-    signal(SIGINT, stop);
-    signal(SIGTERM, stop);
-    if (signal(SIGHUP, stop) == SIG_IGN) /* under nohup */
-        signal(SIGHUP, SIG_IGN);
+    o.stop =
+        command_stop("\nmoec: this race to its end, then the report; Ctrl-C again ends at once; the same "
+                     "command goes on\n");
     return experiment(&o, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }

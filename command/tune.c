@@ -2,7 +2,6 @@
 #include "command/command.h"
 #include "tuner/tuner.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -163,21 +162,6 @@ static error_t parse_tune(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- Ctrl-C ---- */
-
-static volatile sig_atomic_t stopped;
-
-/* The first one ends the search, which says what it knows; the second one ends the program. */
-static void stop(int number)
-{
-    static const char text[] =
-        "\nmoec: the best so far once more beside the default; Ctrl-C again ends at once\n";
-    stopped = 1;
-    signal(number, SIG_DFL);
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        return;
-}
-
 int command_tune(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -192,12 +176,9 @@ int command_tune(int argc, char **argv)
                                  .seed = 1,
                                  .budget = 60,
                                  .strategy = "halving",
-                                 .progress = isatty(STDERR_FILENO),
-                                 .stop = &stopped}};
+                                 .progress = isatty(STDERR_FILENO)}};
     cli_parse(&argp, argc, argv, &c);
-    signal(SIGINT, stop);
-    signal(SIGTERM, stop);
-    if (signal(SIGHUP, stop) == SIG_IGN) /* under nohup */
-        signal(SIGHUP, SIG_IGN);
+    c.options.stop =
+        command_stop("\nmoec: the best so far once more beside the default; Ctrl-C again ends at once\n");
     return tune(&c.options, stdout) ? DRIVER_ERROR : DRIVER_OK;
 }
