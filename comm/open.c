@@ -46,35 +46,42 @@ static const WireTable *open_plugin(Arena *a, const char **error)
 
 /* ---- jobs ---- */
 
+/* What launchers set for each rank. */
+static const struct Launcher {
+    const char *name;
+    int is_sign, is_rank; /* that there is a job; the number of this rank */
+} launchers[] = {{"OMPI_COMM_WORLD_SIZE", 1, 0},
+                 {"OMPI_COMM_WORLD_RANK", 0, 1},
+                 {"PMIX_RANK", 1, 1},
+                 {"PMI_RANK", 1, 1},
+                 {"PMI_SIZE", 1, 0}};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
+
 int comm_is_launched(void)
 {
-    static const char *const set[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
-        if (getenv(set[i]))
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (launchers[i].is_sign && getenv(launchers[i].name))
             return 1;
     return 0;
 }
 
 int64_t comm_launched_rank(void)
 {
-    static const char *const set[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
-        if (getenv(set[i]))
-            return strtoll(getenv(set[i]), NULL, 10);
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (launchers[i].is_rank && getenv(launchers[i].name))
+            return strtoll(getenv(launchers[i].name), NULL, 10);
     return 0;
 }
 
 /* What is no number would be rank 0, or one rank, without a word. */
 static const char *odd_launcher(Arena *a)
 {
-    static const char *const set[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                      "PMI_SIZE"};
-    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
-        const char *text = getenv(set[i]);
+    for (int i = 0; i < LAUNCHERS; i++) {
+        const char *text = getenv(launchers[i].name);
         if (text && (!*text || text[strspn(text, "0123456789")]))
             return arena_printf(a,
                                 "%s is `%s`, and a launcher puts a whole number there: unset it for one rank",
-                                set[i], text);
+                                launchers[i].name, text);
     }
     return NULL;
 }

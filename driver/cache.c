@@ -83,9 +83,8 @@ int cache_find(const char *directory, const char *key, Arena *a, CacheEntry *out
 {
     Bytes all;
     Trailer t;
-    struct stat s;
     const char *path = arena_printf(a, "%s/%s.so", directory, key);
-    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode) || /* a pipe would wait, a device may never end */
+    if (file_is_special(path) || /* a pipe would wait, a device may never end */
         output_read_file(path, ENTRY_LIMIT, a, &all) || !entry_is_whole(all.at, all.len, key, &t))
         return 0;
     utimensat(AT_FDCWD, path, NULL, 0); /* used now: trim() takes the oldest */

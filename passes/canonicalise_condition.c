@@ -10,14 +10,10 @@ ExprId canon_and(Kernel *k, Loc loc, const ExprId *list, uint32_t n)
     return all;
 }
 
-static uint32_t conjuncts_in(const Kernel *k, ExprId c)
-{
-    return x_is_op(k, c, OP_and) ? conjuncts_in(k, x_arg(k, c, 0)) + conjuncts_in(k, x_arg(k, c, 1)) : 1;
-}
-
 int canon_may_join(const Kernel *k, const Conjuncts *c, ExprId condition)
 {
-    return c->n + conjuncts_in(k, condition) <= JOINED_MAX;
+    ExprId list[JOINED_MAX + 1];
+    return c->n + x_conjuncts(k, condition, list, JOINED_MAX + 1) <= JOINED_MAX;
 }
 
 /* The sides of `or`; 0: more than `max`. */
